@@ -25,9 +25,7 @@ func validateLimitRange(r, _ *corev1.LimitRange) field.ErrorList {
 	for i := range r.Spec.Limits {
 		limit, at := &r.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		c.limitType(limit.Type, at.Child("type"))
-		if types.Has(limit.Type) {
-			c.Add(field.Duplicate(at.Child("type"), limit.Type))
-		}
+		c.Twice(types.Has(limit.Type), at.Child("type"), limit.Type)
 		types.Insert(limit.Type)
 		c.limit(limit, at)
 	}
@@ -40,9 +38,7 @@ func (c *check) limitType(of corev1.LimitType, at *field.Path) {
 		return
 	}
 	known := of == corev1.LimitTypePod || of == corev1.LimitTypeContainer || of == corev1.LimitTypePersistentVolumeClaim
-	if !known && !strings.Contains(string(of), "/") {
-		c.Add(field.Invalid(at, of, "must be a standard limit type or fully qualified"))
-	}
+	c.Refuse(!known && !strings.Contains(string(of), "/"), at, of, "must be a standard limit type or fully qualified")
 }
 
 func (c *check) limit(l *corev1.LimitRangeItem, at *field.Path) {
@@ -82,9 +78,7 @@ func (c *check) limitedResource(of corev1.LimitType, name corev1.ResourceName, a
 	}
 	texts := validation.IsQualifiedName(string(name))
 	c.Texts(at, name, texts)
-	if len(texts) == 0 && !strings.Contains(string(name), "/") && !pods.IsStandard(name) {
-		c.Add(field.Invalid(at, name, "must be a standard resource type or fully qualified"))
-	}
+	c.Refuse(len(texts) == 0 && !strings.Contains(string(name), "/") && !pods.IsStandard(name), at, name, "must be a standard resource type or fully qualified")
 }
 
 // quantity is what a list has of a resource, nil if it doesn't name it.

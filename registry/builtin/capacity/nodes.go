@@ -82,9 +82,7 @@ func validateNode(n, old *corev1.Node) field.ErrorList {
 		if err != nil {
 			c.Add(field.InternalError(at, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
 		}
-		if !both || len(cidrs) > 2 {
-			c.Add(field.Invalid(at, cidrs, "may specify no more than one CIDR for each IP family"))
-		}
+		c.Refuse(!both || len(cidrs) > 2, at, cidrs, "may specify no more than one CIDR for each IP family")
 	}
 	if old != nil {
 		c.nodeUpdate(n, old)
@@ -106,9 +104,7 @@ func (c *check) nodeUpdate(n, old *corev1.Node) {
 	c.nodeStatus(&n.Status)
 	seen := map[corev1.NodeAddress]bool{}
 	for i, a := range n.Status.Addresses {
-		if seen[a] {
-			c.Add(field.Duplicate(field.NewPath("status", "addresses").Index(i), rules.Untagged(a)))
-		}
+		c.Twice(seen[a], field.NewPath("status", "addresses").Index(i), rules.Untagged(a))
 		seen[a] = true
 	}
 	const once = `node updates may not change podCIDR except from "" to valid`
@@ -248,9 +244,7 @@ func validateRuntimeClass(class, old *nodev1.RuntimeClass) field.ErrorList {
 		seen := map[corev1.Toleration]bool{}
 		for i, t := range s.Tolerations {
 			key := corev1.Toleration{Key: t.Key, Operator: t.Operator, Value: t.Value, Effect: t.Effect}
-			if seen[key] {
-				c.Add(field.Duplicate(at.Index(i), rules.Untagged(t)))
-			}
+			c.Twice(seen[key], at.Index(i), rules.Untagged(t))
 			seen[key] = true
 		}
 	}

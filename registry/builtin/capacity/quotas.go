@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
 func defaultQuota(q *corev1.ResourceQuota) {
@@ -122,20 +123,17 @@ func isExtendedName(name corev1.ResourceName) bool {
 		!strings.HasPrefix(text, corev1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+text)) == 0
 }
 
-func validateQuotaName(name corev1.ResourceName, at *field.Path) (errs field.ErrorList) {
+func validateQuotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
 	for _, problem := range validation.IsQualifiedName(string(name)) {
-		errs = append(errs, field.Invalid(at, name, problem))
+		c.Add(field.Invalid(at, name, problem))
 	}
 	if strings.Contains(string(name), "/") {
-		return errs
+		return c.Errs
 	}
-	if len(errs) == 0 && name != corev1.ResourceStorage && !isQuotaName(name) {
-		errs = append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"))
-	}
-	if !isQuotaName(name) {
-		errs = append(errs, field.Invalid(at, name, "must be a standard resource for quota"))
-	}
-	return errs
+	c.Refuse(len(c.Errs) == 0 && name != corev1.ResourceStorage && !isQuotaName(name), at, name, "must be a standard resource type or fully qualified")
+	c.Refuse(!isQuotaName(name), at, name, "must be a standard resource for quota")
+	return c.Errs
 }
 
 // scopeFits tells whether a scope is about what a name counts.
@@ -158,62 +156,48 @@ var conflicting = [][2]corev1.ResourceQuotaScope{
 	{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 }
 
-func validateScopes(spec *corev1.ResourceQuotaSpec, at *field.Path) (errs field.ErrorList) {
+func validateScopes(spec *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
 	for _, scope := range spec.Scopes {
-		if !slices.Contains(quotaScopes, scope) {
-			errs = append(errs, field.Invalid(at, spec.Scopes, "unsupported scope"))
-		}
+		c.Refuse(!slices.Contains(quotaScopes, scope), at, spec.Scopes, "unsupported scope")
 		for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
-			if isQuotaName(name) && !scopeFits(scope, name) {
-				errs = append(errs, field.Invalid(at, spec.Scopes, "unsupported scope applied to resource"))
-			}
+			c.Refuse(isQuotaName(name) && !scopeFits(scope, name), at, spec.Scopes, "unsupported scope applied to resource")
 		}
 	}
 	for _, pair := range conflicting {
-		if slices.Contains(spec.Scopes, pair[0]) && slices.Contains(spec.Scopes, pair[1]) {
-			errs = append(errs, field.Invalid(at, spec.Scopes, "conflicting scopes"))
-		}
+		c.Refuse(slices.Contains(spec.Scopes, pair[0]) && slices.Contains(spec.Scopes, pair[1]), at, spec.Scopes, "conflicting scopes")
 	}
-	return errs
+	return c.Errs
 }
 
-func validateScopeSelector(spec *corev1.ResourceQuotaSpec, at *field.Path) (errs field.ErrorList) {
+func validateScopeSelector(spec *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
 	var seen []corev1.ResourceQuotaScope
 	for _, r := range spec.ScopeSelector.MatchExpressions {
-		if !slices.Contains(quotaScopes, r.ScopeName) {
-			errs = append(errs, field.Invalid(at.Child("scopeName"), r.ScopeName, "unsupported scope"))
-		}
+		c.Refuse(!slices.Contains(quotaScopes, r.ScopeName), at.Child("scopeName"), r.ScopeName, "unsupported scope")
 		for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
-			if isQuotaName(name) && !scopeFits(r.ScopeName, name) {
-				errs = append(errs, field.Invalid(at, spec.ScopeSelector, "unsupported scope applied to resource"))
-			}
+			c.Refuse(isQuotaName(name) && !scopeFits(r.ScopeName, name), at, spec.ScopeSelector, "unsupported scope applied to resource")
 		}
 		switch r.ScopeName {
 		case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeTerminating,
 			corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 			if r.Operator != corev1.ScopeSelectorOpExists {
-				errs = append(errs, field.Invalid(at.Child("operator"), r.Operator,
+				c.Add(field.Invalid(at.Child("operator"), r.Operator,
 					"must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
 			}
 		}
 		switch r.Operator {
 		case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
-			if len(r.Values) == 0 {
-				errs = append(errs, field.Required(at.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
-			}
+			c.Lack(len(r.Values) == 0, at.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
 		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
-			if len(r.Values) != 0 {
-				errs = append(errs, field.Invalid(at.Child("values"), r.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
-			}
+			c.Refuse(len(r.Values) != 0, at.Child("values"), r.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
 		default:
-			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
+			c.Add(field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
 		}
 		seen = append(seen, r.ScopeName)
 	}
 	for _, pair := range conflicting {
-		if slices.Contains(seen, pair[0]) && slices.Contains(seen, pair[1]) {
-			errs = append(errs, field.Invalid(at, spec.Scopes, "conflicting scopes"))
-		}
+		c.Refuse(slices.Contains(seen, pair[0]) && slices.Contains(seen, pair[1]), at, spec.Scopes, "conflicting scopes")
 	}
-	return errs
+	return c.Errs
 }

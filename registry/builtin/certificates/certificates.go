@@ -58,7 +58,8 @@ var keyUsages = []certificatesv1.KeyUsage{
 const legacySigner = "kubernetes.io/legacy-unknown"
 
 // ValidateSignerName wants a domain and a path of it.
-func ValidateSignerName(at *field.Path, name string) (errs field.ErrorList) {
+func ValidateSignerName(at *field.Path, name string) field.ErrorList {
+	c := &rules.Check{}
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
@@ -71,27 +72,21 @@ func ValidateSignerName(at *field.Path, name string) (errs field.ErrorList) {
 		for _, label := range labels {
 			wrong := is(label)
 			for _, why := range wrong {
-				errs = append(errs, field.Invalid(at, of, fmt.Sprintf("validating label %q: %s", label, why)))
+				c.Add(field.Invalid(at, of, fmt.Sprintf("validating label %q: %s", label, why)))
 			}
 			if len(wrong) > 0 {
 				return
 			}
 		}
 	}
-	if len(domain) > validation.DNS1123SubdomainMaxLength {
-		errs = append(errs, field.TooLong(at, "", validation.DNS1123SubdomainMaxLength))
-	}
+	c.NoLonger(at, len(domain), validation.DNS1123SubdomainMaxLength)
 	labels := strings.Split(domain, ".")
 	check(domain, labels, validation.IsDNS1123Label)
-	if len(labels) < 2 {
-		errs = append(errs, field.Invalid(at, domain, "should be a domain with at least two segments separated by dots"))
-	}
+	c.Refuse(len(labels) < 2, at, domain, "should be a domain with at least two segments separated by dots")
 	check(path, strings.Split(path, "."), validation.IsDNS1123Subdomain)
 	const longest = validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
-	if len(name) > longest {
-		errs = append(errs, field.TooLong(at, "", longest))
-	}
-	return errs
+	c.NoLonger(at, len(name), longest)
+	return c.Errs
 }
 
 // validateRequest checks a CertificateSigningRequest. What is wrong with a stored one stays allowed.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
 // The rules of PodCertificateRequests.
@@ -170,64 +171,75 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 	return same(old.Status, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`)
 }
 
+// refuse is an error alone.
+func refuse(at *field.Path, value any, why string) field.ErrorList {
+	return field.ErrorList{field.Invalid(at, value, why)}
+}
+
 // validateIssued wants a certificate for the request's key, with the times that the status says.
-func validateIssued(r *certificatesv1.PodCertificateRequest) (errs field.ErrorList) {
-	status := field.NewPath("status")
-	at, s := status.Child("certificateChain"), &r.Status
-	if len(s.CertificateChain) > maxCertificateChain {
-		return field.ErrorList{field.TooLong(at, s.CertificateChain, maxCertificateChain)}
+func validateIssued(r *certificatesv1.PodCertificateRequest) field.ErrorList {
+	at, chain := field.NewPath("status", "certificateChain"), r.Status.CertificateChain
+	if len(chain) > maxCertificateChain {
+		return field.ErrorList{field.TooLong(at, chain, maxCertificateChain)}
 	}
-	refuse := func(at *field.Path, value any, why string) field.ErrorList {
-		return field.ErrorList{field.Invalid(at, value, why)}
-	}
-	block, rest := pem.Decode([]byte(s.CertificateChain))
+	block, rest := pem.Decode([]byte(chain))
 	switch {
 	case block == nil:
-		return refuse(at, s.CertificateChain, "issued certificate chain must contain at least one certificate")
+		return refuse(at, chain, "issued certificate chain must contain at least one certificate")
 	case block.Type != "CERTIFICATE":
-		return refuse(at, s.CertificateChain, "issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
+		return refuse(at, chain, "issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return refuse(at, s.CertificateChain, "leaf certificate does not parse as valid X.509")
+		return refuse(at, chain, "leaf certificate does not parse as valid X.509")
 	}
-	for _, name := range leaf.DNSNames {
-		if name == "" {
-			errs = append(errs, refuse(at, name, "leaf certificate should not contain empty DNSName")...)
-		}
-		if strings.Contains(name, "..") {
-			errs = append(errs, refuse(at, name, "leaf certificate's DNSName should not contain '..'")...)
-		}
-		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-			errs = append(errs, refuse(at, name, "leaf certificate's DNSName should not start or end with '.'")...)
-		}
-	}
-	for _, address := range leaf.EmailAddresses {
-		if _, err := mail.ParseAddress(address); err != nil {
-			errs = append(errs, refuse(at, address, "leaf certificate should not contain invalid EmailAddress")...)
-		}
-	}
+	errs := validateLeafNames(leaf, at)
 	stub, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
 	if err != nil {
 		return append(errs, refuse(field.NewPath("spec", "stubPKCS10Request"), field.OmitValueType{}, "must be a valid PKCS#10 CSR")...)
 	}
 	if key, ok := stub.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
-		return append(errs, refuse(at, s.CertificateChain, "leaf certificate was not issued to the requested public key")...)
+		return append(errs, refuse(at, chain, "leaf certificate was not issued to the requested public key")...)
 	}
-	begin, end, refresh := status.Child("notBefore"), status.Child("notAfter"), status.Child("beginRefreshAt")
-	if s.NotBefore == nil {
-		errs = append(errs, field.Required(begin, "must be present and consistent with the issued certificate"))
-	}
-	if s.NotAfter == nil {
-		errs = append(errs, field.Required(end, "must be present and consistent with the issued certificate"))
-	}
-	if s.BeginRefreshAt == nil {
-		errs = append(errs, field.Required(refresh, "must be present and in the range [notbefore+10min, notafter-10min]"))
-	}
-	if len(errs) > 0 {
+	if errs = append(errs, validateLeafTimes(r, leaf, len(errs) == 0)...); len(errs) > 0 {
 		return errs
 	}
-	longest := *r.Spec.MaxExpirationSeconds
+	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return refuse(at, chain, "issued certificate chain must consist entirely of CERTFICATE PEM blocks")
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return refuse(at, chain, "intermediate certificate does not parse as valid X.509")
+		}
+	}
+	return nil
+}
+
+func validateLeafNames(leaf *x509.Certificate, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
+	for _, name := range leaf.DNSNames {
+		c.Refuse(name == "", at, name, "leaf certificate should not contain empty DNSName")
+		c.Refuse(strings.Contains(name, ".."), at, name, "leaf certificate's DNSName should not contain '..'")
+		c.Refuse(strings.HasPrefix(name, ".") || strings.HasSuffix(name, "."), at, name, "leaf certificate's DNSName should not start or end with '.'")
+	}
+	for _, address := range leaf.EmailAddresses {
+		_, err := mail.ParseAddress(address)
+		c.Refuse(err != nil, at, address, "leaf certificate should not contain invalid EmailAddress")
+	}
+	return c.Errs
+}
+
+// validateLeafTimes wants the times that the status says to be there, and if nothing else is wrong to be those of the certificate.
+func validateLeafTimes(r *certificatesv1.PodCertificateRequest, leaf *x509.Certificate, right bool) field.ErrorList {
+	status, s, c := field.NewPath("status"), &r.Status, &rules.Check{}
+	begin, end, refresh := status.Child("notBefore"), status.Child("notAfter"), status.Child("beginRefreshAt")
+	c.Lack(s.NotBefore == nil, begin, "must be present and consistent with the issued certificate")
+	c.Lack(s.NotAfter == nil, end, "must be present and consistent with the issued certificate")
+	c.Lack(s.BeginRefreshAt == nil, refresh, "must be present and in the range [notbefore+10min, notafter-10min]")
+	if len(c.Errs) > 0 || !right {
+		return c.Errs
+	}
+	at, longest := status.Child("certificateChain"), *r.Spec.MaxExpirationSeconds
 	switch lifetime := leaf.NotAfter.Sub(leaf.NotBefore); {
 	case !s.NotBefore.Time.Equal(leaf.NotBefore):
 		return refuse(begin, s.NotBefore.Time, "must be set to the NotBefore time encoded in the leaf certificate")
@@ -243,14 +255,6 @@ func validateIssued(r *certificatesv1.PodCertificateRequest) (errs field.ErrorLi
 		return refuse(refresh, s.BeginRefreshAt.Time, "must be at least 10 minutes after status.notBefore")
 	case s.BeginRefreshAt.Time.After(s.NotAfter.Add(-refreshMargin)):
 		return refuse(refresh, s.BeginRefreshAt.Time, "must be at least 10 minutes before status.notAfter")
-	}
-	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			return refuse(at, s.CertificateChain, "issued certificate chain must consist entirely of CERTFICATE PEM blocks")
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return refuse(at, s.CertificateChain, "intermediate certificate does not parse as valid X.509")
-		}
 	}
 	return nil
 }

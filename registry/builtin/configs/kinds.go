@@ -131,11 +131,12 @@ func warnSecret(s, _ *corev1.Secret) []string {
 }
 
 // validateSecretType checks what Kubernetes's own types of secrets must hold.
-func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
+func validateSecretType(s *corev1.Secret) field.ErrorList {
+	c := &rules.Check{}
 	data := field.NewPath("data")
 	need := func(key string) {
 		if _, ok := s.Data[key]; !ok {
-			errs = append(errs, field.Required(data.Key(key), ""))
+			c.Add(field.Required(data.Key(key), ""))
 		}
 	}
 	needJSON := func(key string) {
@@ -145,14 +146,12 @@ func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
 			return
 		}
 		if err := json.Unmarshal(text, &map[string]any{}); err != nil {
-			errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", err.Error()))
+			c.Add(field.Invalid(data.Key(key), "<secret contents redacted>", err.Error()))
 		}
 	}
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
-		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
-		}
+		c.Lack(s.Annotations[corev1.ServiceAccountNameKey] == "", field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")
 	case corev1.SecretTypeDockercfg:
 		needJSON(corev1.DockerConfigKey)
 	case corev1.SecretTypeDockerConfigJson:
@@ -165,14 +164,12 @@ func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
 			need(corev1.BasicAuthPasswordKey)
 		}
 	case corev1.SecretTypeSSHAuth:
-		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
-			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), ""))
-		}
+		c.Lack(len(s.Data[corev1.SSHAuthPrivateKey]) == 0, data.Key(corev1.SSHAuthPrivateKey), "")
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey)
 		need(corev1.TLSPrivateKeyKey)
 	}
-	return errs
+	return c.Errs
 }
 
 // countOf counts the entries of an object's members.

@@ -102,9 +102,7 @@ func validateAPIService(s, old *apiregistrationv1.APIService) field.ErrorList {
 		if n := len(spec.CABundle); n > 0 {
 			c.Add(field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", n), "local APIServices may not have a caBundle"))
 		}
-		if spec.InsecureSkipTLSVerify {
-			c.Add(field.Invalid(at.Child("insecureSkipTLSVerify"), true, "local APIServices may not have insecureSkipTLSVerify"))
-		}
+		c.Refuse(spec.InsecureSkipTLSVerify, at.Child("insecureSkipTLSVerify"), true, "local APIServices may not have insecureSkipTLSVerify")
 		return c.Errs
 	}
 	c.Required(at.Child("service", "namespace"), spec.Service.Namespace)
@@ -112,9 +110,7 @@ func validateAPIService(s, old *apiregistrationv1.APIService) field.ErrorList {
 	if texts := validation.IsValidPortNum(int(*spec.Service.Port)); len(texts) > 0 {
 		c.Add(field.Invalid(at.Child("service", "port"), *spec.Service.Port, "port is not valid: "+strings.Join(texts, ", ")))
 	}
-	if spec.InsecureSkipTLSVerify && len(spec.CABundle) > 0 {
-		c.Add(field.Invalid(at.Child("insecureSkipTLSVerify"), true, "may not be true if caBundle is present"))
-	}
+	c.Refuse(spec.InsecureSkipTLSVerify && len(spec.CABundle) > 0, at.Child("insecureSkipTLSVerify"), true, "may not be true if caBundle is present")
 	return c.Errs
 }
 
@@ -167,9 +163,7 @@ func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration)
 		{ended(old, succeeded) && !ended(m, succeeded), "Success condition cannot be set to false once it is true"},
 		{ended(old, failed) && !ended(m, failed), "Failed condition cannot be set to false once it is true"},
 	} {
-		if wrong.is {
-			c.Add(field.Invalid(at.Child("conditions"), m.Status.Conditions, wrong.why))
-		}
+		c.Refuse(wrong.is, at.Child("conditions"), m.Status.Conditions, wrong.why)
 	}
 	return c.Errs
 }

@@ -34,9 +34,7 @@ func validateFlowSchema(s, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 	c, at := &check{}, field.NewPath("spec")
 	c.flowSchema(s.Name, &s.Spec, at)
 	for _, fixed := range bootstrap.MandatoryFlowSchemas {
-		if fixed.Name == s.Name && !equality.Semantic.DeepEqual(s.Spec, fixed.Spec) {
-			c.Add(field.Invalid(at, rules.Untagged(s.Spec), "spec of '"+s.Name+"' must equal the fixed value"))
-		}
+		c.Refuse(fixed.Name == s.Name && !equality.Semantic.DeepEqual(s.Spec, fixed.Spec), at, rules.Untagged(s.Spec), "spec of '"+s.Name+"' must equal the fixed value")
 	}
 	return c.All()
 }
@@ -70,15 +68,11 @@ func (c *check) flowSchema(name string, s *flowcontrolv1.FlowSchemaSpec, at *fie
 }
 
 func (c *check) flowRule(r *flowcontrolv1.PolicyRulesWithSubjects, at *field.Path) {
-	if len(r.Subjects) == 0 {
-		c.Add(field.Required(at.Child("subjects"), "subjects must contain at least one value"))
-	}
+	c.Lack(len(r.Subjects) == 0, at.Child("subjects"), "subjects must contain at least one value")
 	for i := range r.Subjects {
 		c.flowSubject(&r.Subjects[i], at.Child("subjects").Index(i))
 	}
-	if len(r.ResourceRules) == 0 && len(r.NonResourceRules) == 0 {
-		c.Add(field.Required(at, "at least one of resourceRules and nonResourceRules has to be non-empty"))
-	}
+	c.Lack(len(r.ResourceRules) == 0 && len(r.NonResourceRules) == 0, at, "at least one of resourceRules and nonResourceRules has to be non-empty")
 	for i := range r.ResourceRules {
 		c.resourceRule(&r.ResourceRules[i], at.Child("resourceRules").Index(i))
 	}
@@ -145,9 +139,7 @@ func (c *check) wildcard(at *field.Path, list []string, others string) bool {
 	if !slices.Contains(list, flowcontrolv1.NameAll) {
 		return false
 	}
-	if len(list) > 1 {
-		c.Add(field.Invalid(at, list, "if '*' is present, must not specify other "+others))
-	}
+	c.Refuse(len(list) > 1, at, list, "if '*' is present, must not specify other "+others)
 	return true
 }
 
@@ -226,9 +218,7 @@ func conditionTypes[C any, T ~string](conditions []C, typeOf func(C) T) field.Er
 	c, seen := &check{}, sets.New[T]()
 	for i, condition := range conditions {
 		at, of := field.NewPath("status", "conditions").Index(i).Child("type"), typeOf(condition)
-		if seen.Has(of) {
-			c.Add(field.Duplicate(at, of))
-		}
+		c.Twice(seen.Has(of), at, of)
 		seen.Insert(of)
 		c.Required(at, string(of))
 	}
@@ -249,18 +239,14 @@ func validatePriorityLevel(p, _ *flowcontrolv1.PriorityLevelConfiguration) field
 		if p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
 			want.Exempt, except = p.Spec.Exempt, " except the 'spec.exempt' field"
 		}
-		if !equality.Semantic.DeepEqual(p.Spec, *want) {
-			c.Add(field.Invalid(at, rules.Untagged(p.Spec), "spec of '"+p.Name+"'"+except+" must equal the fixed value"))
-		}
+		c.Refuse(!equality.Semantic.DeepEqual(p.Spec, *want), at, rules.Untagged(p.Spec), "spec of '"+p.Name+"'"+except+" must equal the fixed value")
 	}
 	return c.All()
 }
 
 func (c *check) priorityLevel(name string, s *flowcontrolv1.PriorityLevelConfigurationSpec, at *field.Path) {
 	exempt := s.Type == flowcontrolv1.PriorityLevelEnablementExempt
-	if (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != exempt {
-		c.Add(field.Invalid(at.Child("type"), s.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
-	}
+	c.Refuse((name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != exempt, at.Child("type"), s.Type, "must be 'Exempt' if and only if `name` is 'exempt'")
 	limited := s.Type == flowcontrolv1.PriorityLevelEnablementLimited
 	switch {
 	case exempt && s.Exempt != nil:
@@ -320,9 +306,7 @@ func (c *check) limitedLevel(l *flowcontrolv1.LimitedPriorityLevelConfiguration,
 }
 
 func (c *check) shares(n int32, of *field.Path) {
-	if n < 0 {
-		c.Add(field.Invalid(of.Child("nominalConcurrencyShares"), n, "must be a non-negative integer"))
-	}
+	c.Refuse(n < 0, of.Child("nominalConcurrencyShares"), n, "must be a non-negative integer")
 }
 
 func (c *check) lendable(percent *int32, of *field.Path) {
@@ -333,9 +317,7 @@ func (c *check) lendable(percent *int32, of *field.Path) {
 
 func (c *check) queuing(q *flowcontrolv1.QueuingConfiguration, at *field.Path) {
 	const positive = "must be positive"
-	if q.QueueLengthLimit <= 0 {
-		c.Add(field.Invalid(at.Child("queueLengthLimit"), q.QueueLengthLimit, positive))
-	}
+	c.Refuse(q.QueueLengthLimit <= 0, at.Child("queueLengthLimit"), q.QueueLengthLimit, positive)
 	if queues := at.Child("queues"); q.Queues <= 0 {
 		c.Add(field.Invalid(queues, q.Queues, positive))
 	} else if q.Queues > maxQueues {

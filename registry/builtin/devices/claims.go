@@ -192,9 +192,7 @@ func (o judge) validateClaimTemplate(ctx context.Context, obj, before registry.T
 	c.ClaimTemplateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
 	devices := spec.Child("spec", "devices")
 	c.deviceClaim(&t.Spec.Spec.Devices, devices)
-	if old != nil && !equality.Semantic.DeepEqual(t.Spec, old.Spec) {
-		c.Add(field.Invalid(spec, rules.Untagged(t.Spec), "field is immutable"))
-	}
+	c.Refuse(old != nil && !equality.Semantic.DeepEqual(t.Spec, old.Spec), spec, rules.Untagged(t.Spec), "field is immutable")
 	c.declareDevices(&t.Spec.Spec.Devices, &rules.OrEmpty(old).Spec.Spec.Devices, devices)
 	return c.All()
 }
@@ -214,9 +212,7 @@ func (c *check) deviceClaim(d *resourcev1.DeviceClaim, at *field.Path) {
 	eachOf(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), c.deviceRequest)
 	eachOf(d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"), func(d *resourcev1.DeviceConstraint, at *field.Path) {
 		c.requestRefs(d.Requests, names, at)
-		if d.MatchAttribute == nil && d.DistinctAttribute == nil {
-			c.Add(field.Required(at, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`))
-		}
+		c.Lack(d.MatchAttribute == nil && d.DistinctAttribute == nil, at, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`)
 	})
 	eachOf(d.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), func(d *resourcev1.DeviceClaimConfiguration, at *field.Path) {
 		c.requestRefs(d.Requests, names, at)
@@ -252,12 +248,8 @@ func (c *check) deviceRequest(r *resourcev1.DeviceRequest, at *field.Path) {
 
 func (c *check) deviceCount(mode resourcev1.DeviceAllocationMode, count int64, of *field.Path) {
 	at := of.Child("count")
-	if mode == resourcev1.DeviceAllocationModeAll && count != 0 {
-		c.Add(field.Invalid(at, count, "must not be specified when allocationMode is 'All'"))
-	}
-	if mode == resourcev1.DeviceAllocationModeExactCount && count <= 0 {
-		c.Add(field.Invalid(at, count, "must be greater than zero"))
-	}
+	c.Refuse(mode == resourcev1.DeviceAllocationModeAll && count != 0, at, count, "must not be specified when allocationMode is 'All'")
+	c.Refuse(mode == resourcev1.DeviceAllocationModeExactCount && count <= 0, at, count, "must be greater than zero")
 }
 
 func (c *check) deviceTolerations(tolerations []resourcev1.DeviceToleration, of *field.Path) {
@@ -265,9 +257,7 @@ func (c *check) deviceTolerations(tolerations []resourcev1.DeviceToleration, of 
 		at := of.Child("tolerations").Index(i).Child("value")
 		switch t.Operator {
 		case resourcev1.DeviceTolerationOpExists:
-			if t.Value != "" {
-				c.Add(field.Invalid(at, t.Value, "must be empty for operator `Exists`"))
-			}
+			c.Refuse(t.Value != "", at, t.Value, "must be empty for operator `Exists`")
 		case resourcev1.DeviceTolerationOpEqual:
 			c.Texts(at, t.Value, validation.IsValidLabelValue(t.Value))
 		}
@@ -319,9 +309,7 @@ func (c *check) requestRef(ref string, names claimNames, at *field.Path) {
 			c.Label(at, s)
 		}
 	}
-	if len(segments) > 2 || !names.has(ref) {
-		c.Add(field.Invalid(at, ref, unknown))
-	}
+	c.Refuse(len(segments) > 2 || !names.has(ref), at, ref, unknown)
 }
 
 // deviceConfig checks a configuration. One that is stored may be longer than a new one.
@@ -430,9 +418,7 @@ func (c *check) poolName(name string, at *field.Path) {
 	if !c.Required(at, name) {
 		return
 	}
-	if len(name) > resourcev1.PoolNameMaxLength {
-		c.Add(field.TooLong(at, "", resourcev1.PoolNameMaxLength))
-	}
+	c.NoLonger(at, len(name), resourcev1.PoolNameMaxLength)
 	for part := range strings.SplitSeq(name, "/") {
 		c.Subdomain(at, part)
 	}
@@ -447,22 +433,12 @@ func (c *check) bindingConditions(conditions, failures []string, of *field.Path)
 	labels(failures, resourcev1.BindingFailureConditionsMaxSize, failing)
 	binds, fails := rules.Earlier[string]{}, rules.Earlier[string]{}
 	for i, name := range conditions {
-		if binds.Had(name) {
-			c.Add(field.Duplicate(bindings.Index(i), name))
-		}
+		c.Twice(binds.Had(name), bindings.Index(i), name)
 	}
 	for i, name := range failures {
-		if fails.Had(name) {
-			c.Add(field.Duplicate(failing.Index(i), name))
-		}
-		if binds[name] {
-			c.Add(field.Invalid(failing.Index(i), name, "bindingFailureConditions must not overlap with bindingConditions"))
-		}
+		c.Twice(fails.Had(name), failing.Index(i), name)
+		c.Refuse(binds[name], failing.Index(i), name, "bindingFailureConditions must not overlap with bindingConditions")
 	}
-	if len(conditions) == 0 && len(failures) > 0 {
-		c.Add(field.Invalid(bindings, conditions, "bindingConditions are required to use bindingFailureConditions"))
-	}
-	if len(failures) == 0 && len(conditions) > 0 {
-		c.Add(field.Invalid(failing, failures, "bindingFailureConditions are required to use bindingConditions"))
-	}
+	c.Refuse(len(conditions) == 0 && len(failures) > 0, bindings, conditions, "bindingConditions are required to use bindingFailureConditions")
+	c.Refuse(len(failures) == 0 && len(conditions) > 0, failing, failures, "bindingFailureConditions are required to use bindingConditions")
 }

@@ -85,21 +85,15 @@ func validateResourceSlice(slice, old *resourcev1.ResourceSlice) field.ErrorList
 	c.DriverName(at.Child("driver"), s.Driver)
 	pool := at.Child("pool")
 	c.poolName(s.Pool.Name, pool.Child("name"))
-	if s.Pool.ResourceSliceCount <= 0 {
-		c.Add(field.Invalid(pool.Child("resourceSliceCount"), s.Pool.ResourceSliceCount, "must be greater than zero"))
-	}
-	if s.Pool.Generation < 0 {
-		c.Add(field.Invalid(pool.Child("generation"), s.Pool.Generation, "must be greater than or equal to zero"))
-	}
+	c.Refuse(s.Pool.ResourceSliceCount <= 0, pool.Child("resourceSliceCount"), s.Pool.ResourceSliceCount, "must be greater than zero")
+	c.Refuse(s.Pool.Generation < 0, pool.Child("generation"), s.Pool.Generation, "must be greater than or equal to zero")
 	if old != nil {
 		c.Immutable(pool.Child("name"), s.Pool.Name, old.Spec.Pool.Name)
 		c.Immutable(at.Child("driver"), s.Driver, old.Spec.Driver)
 		c.Immutable(at.Child("nodeName"), s.NodeName, old.Spec.NodeName)
 	}
 	c.sliceNodes(s, at)
-	if s.SharedCounters != nil && s.Devices != nil {
-		c.Add(field.Invalid(at, "", "only one of `sharedCounters` or `devices` is allowed"))
-	}
+	c.Refuse(s.SharedCounters != nil && s.Devices != nil, at, "", "only one of `sharedCounters` or `devices` is allowed")
 	c.sliceDevices(s, old, at.Child("devices"))
 	eachOf(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, at.Child("sharedCounters"), func(s *resourcev1.CounterSet, at *field.Path) {
 		c.counters(s.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, at)
@@ -121,9 +115,7 @@ func (c *check) chosen(set []string, at *field.Path, none, several string) {
 
 // made tells whether a choice was made, which is true or absent.
 func (c *check) made(choice *bool, at *field.Path) bool {
-	if choice != nil && !*choice {
-		c.Add(field.Invalid(at, false, "must be either unset or set to true"))
-	}
+	c.Refuse(choice != nil && !*choice, at, false, "must be either unset or set to true")
 	return ptr.Deref(choice, false)
 }
 
@@ -174,9 +166,7 @@ func (c *check) sliceDevices(s *resourcev1.ResourceSliceSpec, old *resourcev1.Re
 	}
 	seen := sets.New[string]()
 	for i, d := range s.Devices {
-		if seen.Has(d.Name) {
-			c.Add(field.Duplicate(at.Index(i), d.Name))
-		}
+		c.Twice(seen.Has(d.Name), at.Index(i), d.Name)
 		seen.Insert(d.Name)
 	}
 }
@@ -209,9 +199,7 @@ func (c *check) device(d, old *resourcev1.Device, choosesNodes bool, at *field.P
 		}
 	}
 	if taints := at.Child("taints"); old == nil || !equality.Semantic.DeepEqual(old.Taints, d.Taints) {
-		if len(d.Taints) > resourcev1.DeviceTaintsMaxLength {
-			c.Add(field.TooMany(taints, len(d.Taints), resourcev1.DeviceTaintsMaxLength))
-		}
+		c.NoMore(taints, len(d.Taints), resourcev1.DeviceTaintsMaxLength)
 		eachOf(d.Taints, resourcev1.DeviceTaintsMaxLength, taints, c.deviceTaint)
 	}
 	eachOf(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, at.Child("consumesCounters"), func(u *resourcev1.DeviceCounterConsumption, at *field.Path) {
@@ -222,18 +210,14 @@ func (c *check) device(d, old *resourcev1.Device, choosesNodes bool, at *field.P
 }
 
 func (c *check) counters(counters map[string]resourcev1.Counter, most int, of *field.Path) {
-	if len(counters) > most {
-		c.Add(field.TooMany(of.Child("counters"), len(counters), most))
-	}
+	c.NoMore(of.Child("counters"), len(counters), most)
 }
 
 func (c *check) deviceNodes(d *resourcev1.Device, chooses bool, at *field.Path) {
 	const per = "if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
 	const one = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
 	if !chooses {
-		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
-			c.Add(field.Invalid(at, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set "+per))
-		}
+		c.Refuse(d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil, at, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set "+per)
 		return
 	}
 	var set []string
@@ -267,9 +251,7 @@ func shortKey(key string) string {
 
 func (c *check) attributeName(name string, at *field.Path) {
 	identifier := func(id string) {
-		if len(id) > resourcev1.DeviceMaxIDLength {
-			c.Add(field.TooLong(at, "", resourcev1.DeviceMaxIDLength))
-		}
+		c.NoLonger(at, len(id), resourcev1.DeviceMaxIDLength)
 		c.Texts(at, id, content.IsCIdentifier(id))
 	}
 	switch parts := strings.Split(name, "/"); len(parts) {
@@ -300,12 +282,8 @@ func (c *check) attribute(a resourcev1.DeviceAttribute, at *field.Path) {
 		c.Add(field.TooLong(at.Child("string"), "", most))
 	}
 	if v := a.VersionValue; v != nil {
-		if !versions.MatchString(*v) {
-			c.Add(field.Invalid(at.Child("version"), *v, "must be a string compatible with semver.org spec 2.0.0"))
-		}
-		if len(*v) > most {
-			c.Add(field.TooLong(at.Child("version"), "", most))
-		}
+		c.Refuse(!versions.MatchString(*v), at.Child("version"), *v, "must be a string compatible with semver.org spec 2.0.0")
+		c.NoLonger(at.Child("version"), len(*v), most)
 	}
 }
 

@@ -168,9 +168,7 @@ func validateNewEvent(sent, before *eventsv1.Event) field.ErrorList {
 			c.Add(registry.QualifiedFinalizer(f, meta.Child("finalizers").Index(i))...)
 		}
 		validateSeries(c, e.Series)
-		if e.EventTime.IsZero() {
-			c.Add(field.Required(field.NewPath("eventTime"), ""))
-		}
+		c.Lack(e.EventTime.IsZero(), field.NewPath("eventTime"), "")
 		if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
 			c.Add(field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
 		}
@@ -223,9 +221,7 @@ func validateSeries(c *rules.Check, s *corev1.EventSeries) {
 	if s.Count < 2 {
 		c.Add(field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
 	}
-	if s.LastObservedTime.IsZero() {
-		c.Add(field.Required(field.NewPath("series.lastObservedTime"), ""))
-	}
+	c.Lack(s.LastObservedTime.IsZero(), field.NewPath("series.lastObservedTime"), "")
 }
 
 // eventMembers are the names of members in one of the two groups.

@@ -60,9 +60,7 @@ func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissio
 	for i, a := range spec.AuditAnnotations {
 		at := at.Child("auditAnnotations").Index(i)
 		c.auditAnnotation(set, p.Name, a, at)
-		if keys.Had(a.Key) {
-			c.Add(field.Duplicate(at.Child("key"), a.Key))
-		}
+		c.Twice(keys.Had(a.Key), at.Child("key"), a.Key)
 	}
 	return c.Errs
 }
@@ -98,9 +96,7 @@ func validateMutatingPolicy(p, old *admissionregistrationv1.MutatingAdmissionPol
 	set := expression.New(spec.ParamKind != nil)
 	set.Compose()
 	c.variables(set, spec.Variables, at.Child("variables"))
-	if len(spec.Mutations) == 0 {
-		c.Add(field.Required(at.Child("mutations"), "mutations must contain at least one item"))
-	}
+	c.Lack(len(spec.Mutations) == 0, at.Child("mutations"), "mutations must contain at least one item")
 	for i, m := range spec.Mutations {
 		c.mutation(set, m, at.Child("mutations").Index(i))
 	}
@@ -127,9 +123,7 @@ func (c *check) policy(p policy, at *field.Path) {
 		return
 	}
 	c.match(p.match, at.Child("matchConstraints"))
-	if len(p.match.ResourceRules) == 0 {
-		c.Add(field.Required(at.Child("matchConstraints", "resourceRules"), ""))
-	}
+	c.Lack(len(p.match.ResourceRules) == 0, at.Child("matchConstraints", "resourceRules"), "")
 }
 
 func (c *check) paramKind(k admissionregistrationv1.ParamKind, at *field.Path) {
@@ -172,9 +166,7 @@ func (c *check) match(m *admissionregistrationv1.MatchResources, at *field.Path)
 			for j, name := range r.ResourceNames {
 				at := at.Child("resourceNames").Index(j)
 				c.Texts(at, name, content.IsPathSegmentName(name))
-				if seen.Had(name) {
-					c.Add(field.Duplicate(at, name))
-				}
+				c.Twice(seen.Had(name), at, name)
 			}
 			c.rule(r.RuleWithOperations, at)
 		}
@@ -196,9 +188,7 @@ func (c *check) mutating(m *admissionregistrationv1.MatchResources, at *field.Pa
 
 // conditions checks the conditions of a policy or a webhook. params tells whether they may name params.
 func (c *check) conditions(conditions []admissionregistrationv1.MatchCondition, params bool, at *field.Path) {
-	if n := len(conditions); n > maxMatchConditions {
-		c.Add(field.TooMany(at, n, maxMatchConditions))
-	}
+	c.NoMore(at, len(conditions), maxMatchConditions)
 	set, seen := expression.New(params), rules.Earlier[string]{}
 	for i, condition := range conditions {
 		at := at.Index(i)
@@ -209,9 +199,7 @@ func (c *check) conditions(conditions []admissionregistrationv1.MatchCondition, 
 			continue
 		}
 		c.Qualified(at.Child("name"), condition.Name)
-		if seen.Had(condition.Name) {
-			c.Add(field.Duplicate(at.Child("name"), condition.Name))
-		}
+		c.Twice(seen.Had(condition.Name), at.Child("name"), condition.Name)
 	}
 }
 
@@ -225,9 +213,7 @@ func (c *check) compiles(set *expression.Set, text string, use expression.Use, a
 // specified adds an error if an expression says nothing. what is the field's name.
 func (c *check) specified(at *field.Path, what, text string) bool {
 	is := strings.TrimSpace(text) != ""
-	if !is {
-		c.Add(field.Required(at.Child(what), what+" is not specified"))
-	}
+	c.Lack(!is, at.Child(what), what+" is not specified")
 	return is
 }
 
@@ -243,9 +229,7 @@ var celWords = []string{
 func (c *check) variables(set *expression.Set, variables []admissionregistrationv1.Variable, at *field.Path) {
 	for i, v := range variables {
 		at := at.Index(i)
-		if c.specified(at, "name", v.Name) && (!identifier.MatchString(v.Name) || slices.Contains(celWords, v.Name)) {
-			c.Add(field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
-		}
+		c.Refuse(c.specified(at, "name", v.Name) && (!identifier.MatchString(v.Name) || slices.Contains(celWords, v.Name)), at.Child("name"), v.Name, "must be a valid CEL identifier")
 		if c.specified(at, "expression", v.Expression) {
 			if err := set.Define(v.Name, v.Expression); err != nil {
 				c.Add(field.Invalid(at.Child("expression"), v.Expression, err.Error()))
@@ -342,9 +326,7 @@ func validateValidatingPolicyBinding(b, _ *admissionregistrationv1.ValidatingAdm
 func validateMutatingPolicyBinding(b, _ *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	c := &check{}
 	at := field.NewPath("spec")
-	if b.Spec.PolicyName == "" {
-		c.Add(field.Required(at.Child("policyName"), ""))
-	}
+	c.Required(at.Child("policyName"), b.Spec.PolicyName)
 	c.binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
 	c.mutating(b.Spec.MatchResources, at.Child("matchResources"))
 	return c.Errs
@@ -362,13 +344,9 @@ func (c *check) actions(actions []admissionregistrationv1.ValidationAction, at *
 	seen := rules.Earlier[admissionregistrationv1.ValidationAction]{}
 	for i, a := range actions {
 		rules.Among(c, at.Index(i), &a, admissionregistrationv1.Audit, admissionregistrationv1.Deny, admissionregistrationv1.Warn)
-		if seen.Had(a) {
-			c.Add(field.Duplicate(at.Index(i), a))
-		}
+		c.Twice(seen.Had(a), at.Index(i), a)
 	}
-	if seen[admissionregistrationv1.Deny] && seen[admissionregistrationv1.Warn] {
-		c.Add(field.Invalid(at, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
-	}
+	c.Refuse(seen[admissionregistrationv1.Deny] && seen[admissionregistrationv1.Warn], at, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)")
 	if len(actions) == 0 {
 		c.Declare(field.Required(at, ""))
 	}

@@ -174,9 +174,7 @@ func validateWebhooks(all, old []webhook) field.ErrorList {
 			c.conditions(w.conditions, false, at.Child("matchConditions"))
 		}
 		validateReviewVersions(c, w.versions, !foreign, at.Child("admissionReviewVersions"))
-		if w.name != "" && names.Had(w.name) && !sameNames {
-			c.Add(field.Duplicate(at.Child("name"), w.name))
-		}
+		c.Twice(w.name != "" && names.Had(w.name) && !sameNames, at.Child("name"), w.name)
 	}
 	return c.Errs
 }
@@ -199,9 +197,7 @@ func (w *webhook) validate(c *check, at *field.Path, effects []admissionregistra
 	}
 	rules.Among(c, at.Child("failurePolicy"), w.failure, failurePolicies...)
 	rules.Among(c, at.Child("matchPolicy"), w.match, matchPolicies...)
-	if w.effects == nil {
-		c.Add(field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
-	}
+	c.Lack(w.effects == nil, at.Child("sideEffects"), "must specify one of None, NoneOnDryRun")
 	rules.Among(c, at.Child("sideEffects"), w.effects, effects...)
 	if t := w.timeout; t != nil && (*t < 1 || *t > maxWebhookTimeout) {
 		c.Add(field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
@@ -238,9 +234,7 @@ func validateReviewVersions(c *check, versions []string, known bool, at *field.P
 		}
 		c.Texts(at.Index(i), v, validation.IsDNS1035Label(v))
 	}
-	if known && !knownVersion(versions) {
-		c.Add(field.Invalid(at, versions, "must include at least one of v1, v1beta1"))
-	}
+	c.Refuse(known && !knownVersion(versions), at, versions, "must include at least one of v1, v1beta1")
 }
 
 func knownVersion(versions []string) bool {
@@ -252,12 +246,8 @@ type check struct{ rules.Check }
 
 // rule checks which requests a webhook or a policy is about.
 func (c *check) rule(r admissionregistrationv1.RuleWithOperations, at *field.Path) {
-	if len(r.Operations) == 0 {
-		c.Add(field.Required(at.Child("operations"), ""))
-	}
-	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
-		c.Add(field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
-	}
+	c.Lack(len(r.Operations) == 0, at.Child("operations"), "")
+	c.Refuse(len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll), at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations")
 	for i := range r.Operations {
 		rules.Among(c, at.Child("operations").Index(i), &r.Operations[i], operations...)
 	}
@@ -265,12 +255,8 @@ func (c *check) rule(r admissionregistrationv1.RuleWithOperations, at *field.Pat
 		name, what string
 		list       []string
 	}{{"apiGroups", "API groups", r.APIGroups}, {"apiVersions", "API versions", r.APIVersions}} {
-		if len(part.list) == 0 {
-			c.Add(field.Required(at.Child(part.name), ""))
-		}
-		if len(part.list) > 1 && slices.Contains(part.list, "*") {
-			c.Add(field.Invalid(at.Child(part.name), part.list, "if '*' is present, must not specify other "+part.what))
-		}
+		c.Lack(len(part.list) == 0, at.Child(part.name), "")
+		c.Refuse(len(part.list) > 1 && slices.Contains(part.list, "*"), at.Child(part.name), part.list, "if '*' is present, must not specify other "+part.what)
 	}
 	for i, v := range r.APIVersions {
 		c.Required(at.Child("apiVersions").Index(i), v)
@@ -281,9 +267,7 @@ func (c *check) rule(r admissionregistrationv1.RuleWithOperations, at *field.Pat
 
 // resources refuses resources that others in the list include.
 func (c *check) resources(list []string, at *field.Path) {
-	if len(list) == 0 {
-		c.Add(field.Required(at, ""))
-	}
+	c.Lack(len(list) == 0, at, "")
 	included := map[string]bool{} // r/* by r, and */s by /s
 	plain := false                // whether the last without a subresource is a name, as in Kubernetes
 	for i, s := range list {
@@ -304,12 +288,8 @@ func (c *check) resources(list []string, at *field.Path) {
 		included[resource] = included[resource] || sub == "*"
 		included["/"+sub] = included["/"+sub] || resource == "*"
 	}
-	if len(list) > 1 && slices.Contains(list, "*/*") {
-		c.Add(field.Invalid(at, list, "if '*/*' is present, must not specify other resources"))
-	}
-	if plain && slices.Contains(list, "*") {
-		c.Add(field.Invalid(at, list, "if '*' is present, must not specify other resources without subresources"))
-	}
+	c.Refuse(len(list) > 1 && slices.Contains(list, "*/*"), at, list, "if '*/*' is present, must not specify other resources")
+	c.Refuse(plain && slices.Contains(list, "*"), at, list, "if '*' is present, must not specify other resources without subresources")
 }
 
 func webhooksColumns() []registry.Column {

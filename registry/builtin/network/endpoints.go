@@ -26,9 +26,7 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	c := &check{}
 	for i, s := range e.Subsets {
 		at := field.NewPath("subsets").Index(i)
-		if len(s.Addresses)+len(s.NotReadyAddresses) == 0 {
-			c.Add(field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
-		}
+		c.Lack(len(s.Addresses)+len(s.NotReadyAddresses) == 0, at, "must specify `addresses` or `notReadyAddresses`")
 		for j := range s.Addresses {
 			c.endpointAddress(&s.Addresses[j], at.Child("addresses").Index(j))
 		}

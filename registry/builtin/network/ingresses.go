@@ -31,9 +31,7 @@ var (
 
 func validateIngress(in, old *networkingv1.Ingress) field.ErrorList {
 	c, spec := &check{}, field.NewPath("spec")
-	if len(in.Spec.Rules) == 0 && in.Spec.DefaultBackend == nil {
-		c.Add(field.Invalid(spec, in.Spec.Rules, "either `defaultBackend` or `rules` must be specified"))
-	}
+	c.Refuse(len(in.Spec.Rules) == 0 && in.Spec.DefaultBackend == nil, spec, in.Spec.Rules, "either `defaultBackend` or `rules` must be specified")
 	if in.Spec.DefaultBackend != nil {
 		c.backend(in.Spec.DefaultBackend, spec.Child("defaultBackend"))
 	}
@@ -90,9 +88,7 @@ func (c *check) ingressHost(host string, at *field.Path) {
 	if host == "" {
 		return
 	}
-	if netutils.ParseIPSloppy(host) != nil {
-		c.Add(field.Invalid(at, host, "must be a DNS name, not an IP address"))
-	}
+	c.Refuse(netutils.ParseIPSloppy(host) != nil, at, host, "must be a DNS name, not an IP address")
 	c.dnsHost(host, at)
 }
 
@@ -100,9 +96,7 @@ func (c *check) ingressPaths(r *networkingv1.HTTPIngressRuleValue, at *field.Pat
 	if r == nil {
 		return
 	}
-	if len(r.Paths) == 0 {
-		c.Add(field.Required(at.Child("paths"), ""))
-	}
+	c.Lack(len(r.Paths) == 0, at.Child("paths"), "")
 	for i, p := range r.Paths {
 		c.ingressPath(&p, at.Child("paths").Index(i))
 	}
@@ -116,23 +110,15 @@ func (c *check) ingressPath(p *networkingv1.HTTPIngressPath, at *field.Path) {
 	path, where := p.Path, at.Child("path")
 	switch *p.PathType {
 	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix:
-		if !strings.HasPrefix(path, "/") {
-			c.Add(field.Invalid(where, path, "must be an absolute path"))
-		}
+		c.Refuse(!strings.HasPrefix(path, "/"), where, path, "must be an absolute path")
 		for _, never := range neverInIngressPaths {
-			if strings.Contains(path, never) {
-				c.Add(field.Invalid(where, path, "must not contain '"+never+"'"))
-			}
+			c.Refuse(strings.Contains(path, never), where, path, "must not contain '"+never+"'")
 		}
 		for _, never := range neverEndIngressPaths {
-			if strings.HasSuffix(path, never) {
-				c.Add(field.Invalid(where, path, "cannot end with '"+never+"'"))
-			}
+			c.Refuse(strings.HasSuffix(path, never), where, path, "cannot end with '"+never+"'")
 		}
 	case networkingv1.PathTypeImplementationSpecific:
-		if path != "" && !strings.HasPrefix(path, "/") {
-			c.Add(field.Invalid(where, path, "must be an absolute path"))
-		}
+		c.Refuse(path != "" && !strings.HasPrefix(path, "/"), where, path, "must be an absolute path")
 	default:
 		rules.Among(c, at.Child("pathType"), p.PathType, networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix)
 	}
@@ -219,9 +205,7 @@ func validateIngressClass(class, old *networkingv1.IngressClass) field.ErrorList
 	if old != nil {
 		c.Immutable(at, class.Spec.Controller, old.Spec.Controller)
 	}
-	if len(class.Spec.Controller) > maxControllerName {
-		c.Add(field.TooLong(at, "", maxControllerName))
-	}
+	c.NoLonger(at, len(class.Spec.Controller), maxControllerName)
 	c.Add(validation.IsDomainPrefixedPath(at, class.Spec.Controller)...)
 	p, at := class.Spec.Parameters, field.NewPath("spec", "parameters")
 	if p == nil {

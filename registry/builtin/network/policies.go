@@ -109,9 +109,7 @@ func (c *check) policyPorts(ports []networkingv1.NetworkPolicyPort, list *field.
 			if p.EndPort == nil {
 				continue
 			}
-			if *p.EndPort < p.Port.IntVal {
-				c.Add(field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
-			}
+			c.Refuse(*p.EndPort < p.Port.IntVal, end, *p.EndPort, "must be greater than or equal to `port`")
 			c.Texts(end, *p.EndPort, validation.IsValidPortNum(int(*p.EndPort)))
 		default:
 			if p.EndPort != nil {

@@ -58,9 +58,7 @@ func (c *check) endpointIP(at *field.Path, text string) {
 		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
 		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
 	} {
-		if is.bad {
-			c.Add(field.Invalid(at, text, is.why))
-		}
+		c.Refuse(is.bad, at, text, is.why)
 	}
 }
 
@@ -88,9 +86,7 @@ func (a *Allocator) validateService(s, old *corev1.Service) field.ErrorList {
 	if old != nil {
 		c.keptIPs(s, old)
 		c.keptFamilies(s, old)
-		if isBalanced(old) && isBalanced(s) && !equality.Semantic.DeepEqual(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
-			c.Add(field.Invalid(spec.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, "may not change once set"))
-		}
+		c.Refuse(isBalanced(old) && isBalanced(s) && !equality.Semantic.DeepEqual(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass), spec.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, "may not change once set")
 		c.balancerClass(s, spec.Child("loadBalancerClass"))
 		c.Forbid(hasHealthPort(old) && hasHealthPort(s) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort, spec.Child("healthCheckNodePort"), "field is immutable")
 	}
@@ -119,9 +115,7 @@ func (c *check) clusterIPs(s, old *corev1.Service) {
 	for i := range s.Spec.IPFamilies {
 		family := &s.Spec.IPFamilies[i]
 		rules.Among(c, families.Index(i), family, corev1.IPv4Protocol, corev1.IPv6Protocol)
-		if known.Had(*family) {
-			c.Add(field.Duplicate(families.Index(i), *family))
-		}
+		c.Twice(known.Had(*family), families.Index(i), *family)
 	}
 	rules.Among(c, spec.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)
 	var before []string
@@ -138,9 +132,7 @@ func (c *check) clusterIPs(s, old *corev1.Service) {
 			c.Add(field.Invalid(ips, all, "'None' must be the first and only value"))
 		}
 	}
-	if len(all) > maxClusterIPs {
-		c.Add(field.Invalid(ips, all, "may only hold up to 2 values"))
-	}
+	c.Refuse(len(all) > maxClusterIPs, ips, all, "may only hold up to 2 values")
 	if !valid {
 		return
 	}
@@ -165,23 +157,15 @@ func (a *Allocator) checkFamilies(c *check, s *corev1.Service) {
 	spec, policy := field.NewPath("spec"), s.Spec.IPFamilyPolicy
 	at := spec.Child("ipFamilyPolicy")
 	if *policy == corev1.IPFamilyPolicySingleStack {
-		if len(s.Spec.ClusterIPs) == 2 {
-			c.Add(field.Invalid(at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
-		}
-		if len(s.Spec.IPFamilies) == 2 {
-			c.Add(field.Invalid(at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
-		}
+		c.Refuse(len(s.Spec.ClusterIPs) == 2, at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
+		c.Refuse(len(s.Spec.IPFamilies) == 2, at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
 	}
 	if len(c.Errs) > 0 || headless(s) && len(s.Spec.Selector) == 0 { // it may have any
 		return
 	}
-	if *policy == corev1.IPFamilyPolicyRequireDualStack {
-		c.Add(field.Invalid(at, policy, "this cluster is not configured for dual-stack services"))
-	}
+	c.Refuse(*policy == corev1.IPFamilyPolicyRequireDualStack, at, policy, "this cluster is not configured for dual-stack services")
 	for i, family := range s.Spec.IPFamilies {
-		if family != a.family() {
-			c.Add(field.Invalid(spec.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
-		}
+		c.Refuse(family != a.family(), spec.Child("ipFamilies").Index(i), family, "not configured on this cluster")
 	}
 }
 
@@ -191,13 +175,9 @@ func (c *check) keptIPs(s, old *corev1.Service) {
 		return
 	}
 	now, was, at := s.Spec.ClusterIPs, old.Spec.ClusterIPs, field.NewPath("spec", "clusterIPs")
-	if len(now) == 0 && len(was) > 0 {
-		c.Add(field.Invalid(at.Index(0), now, "primary clusterIP can not be unset"))
-	}
+	c.Refuse(len(now) == 0 && len(was) > 0, at.Index(0), now, "primary clusterIP can not be unset")
 	for i := range min(len(now), len(was)) {
-		if now[i] != was[i] && (i == 0 || len(now) == len(was)) {
-			c.Add(field.Invalid(at.Index(i), now, "may not change once set"))
-		}
+		c.Refuse(now[i] != was[i] && (i == 0 || len(now) == len(was)), at.Index(i), now, "may not change once set")
 	}
 	if len(now) == 1 && len(was) > 1 {
 		c.released(s, "clusterIP")
@@ -247,14 +227,10 @@ func (c *check) service(s, old *corev1.Service) {
 	if mode, ok := s.Annotations[corev1.AnnotationTopologyMode]; ok && given && mode != hints {
 		c.Add(field.Invalid(annotations.Key(corev1.AnnotationTopologyMode), mode, fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints)))
 	}
-	if len(s.Spec.Ports) == 0 && !headless(s) && hasIP(s) {
-		c.Add(field.Required(spec.Child("ports"), ""))
-	}
+	c.Lack(len(s.Spec.Ports) == 0 && !headless(s) && hasIP(s), spec.Child("ports"), "")
 	switch {
 	case hasNodePorts(s):
-		if headless(s) {
-			c.Add(field.Invalid(spec.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
-		}
+		c.Refuse(headless(s), spec.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may not be set to 'None' for "+string(s.Spec.Type)+" services")
 	case !hasIP(s):
 		c.Forbid(len(s.Spec.ClusterIPs) > 0, spec.Child("clusterIPs"), "may not be set for ExternalName services")
 		c.Forbid(len(s.Spec.IPFamilies) > 0, spec.Child("ipFamilies"), "may not be set for ExternalName services")
@@ -285,9 +261,7 @@ func (c *check) service(s, old *corev1.Service) {
 	for i, ip := range s.Spec.ExternalIPs {
 		at := spec.Child("externalIPs").Index(i)
 		if c.ip(at, ip, before.Spec.ExternalIPs) {
-			if netutils.ParseIPSloppy(ip).IsLoopback() {
-				c.Add(field.Invalid(at, ip, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
-			}
+			c.Refuse(netutils.ParseIPSloppy(ip).IsLoopback(), at, ip, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
 			c.endpointIP(at, ip)
 		}
 	}
@@ -306,9 +280,7 @@ func (c *check) servicePort(p *corev1.ServicePort, names rules.Earlier[string], 
 		c.Add(field.Required(at.Child("name"), ""))
 	case p.Name != "":
 		c.Label(at.Child("name"), p.Name)
-		if names != nil && names.Had(p.Name) {
-			c.Add(field.Duplicate(at.Child("name"), p.Name))
-		}
+		c.Twice(names != nil && names.Had(p.Name), at.Child("name"), p.Name)
 	}
 	c.Texts(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))
 	c.Add(rules.ValidateProtocol(p.Protocol, at.Child("protocol"))...)
@@ -337,9 +309,7 @@ func (c *check) samePorts(s *corev1.Service, at *field.Path) {
 			continue
 		}
 		made[p.Port], taken = p.NodePort, append(taken, p.NodePort)
-		if onNodes.Had(number{p.Protocol, p.NodePort}) {
-			c.Add(field.Duplicate(at.Index(i).Child("nodePort"), p.NodePort))
-		}
+		c.Twice(onNodes.Had(number{p.Protocol, p.NodePort}), at.Index(i).Child("nodePort"), p.NodePort)
 	}
 	for i, p := range s.Spec.Ports {
 		if ports.Had(number{p.Protocol, p.Port}) {
@@ -434,9 +404,7 @@ func (c *check) hostname(at *field.Path, name string) {
 		return
 	}
 	c.Subdomain(at, name)
-	if netutils.ParseIPSloppy(name) != nil {
-		c.Add(field.Invalid(at, name, "must be a DNS name, not an IP address"))
-	}
+	c.Refuse(netutils.ParseIPSloppy(name) != nil, at, name, "must be a DNS name, not an IP address")
 }
 
 func warnService(s, _ *corev1.Service) (texts []string) {

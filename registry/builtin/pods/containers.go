@@ -20,9 +20,7 @@ import (
 
 func (c *PodCheck) containers(at *field.Path) {
 	all := c.Spec.Containers
-	if len(all) == 0 {
-		c.Add(field.Required(at, ""))
-	}
+	c.Lack(len(all) == 0, at, "")
 	known := rules.Earlier[string]{}
 	for i := range all {
 		o, at := &all[i], at.Index(i)
@@ -57,9 +55,7 @@ func (c *PodCheck) initContainers(at *field.Path) {
 			name string
 			set  bool
 		}{{"lifecycle", o.Lifecycle != nil}, {"livenessProbe", o.LivenessProbe != nil}, {"readinessProbe", o.ReadinessProbe != nil}, {"startupProbe", o.StartupProbe != nil}} {
-			if part.set {
-				c.Add(field.Forbidden(at.Child(part.name), "may not be set for init containers without restartPolicy=Always"))
-			}
+			c.Forbid(part.set, at.Child(part.name), "may not be set for init containers without restartPolicy=Always")
 		}
 		for j, p := range o.ResizePolicy {
 			if p.RestartPolicy == corev1.RestartContainer {
@@ -106,18 +102,12 @@ func (c *PodCheck) ephemeralContainers(at *field.Path) {
 			{"restartPolicy", o.RestartPolicy != nil}, {"restartPolicyRules", o.RestartPolicyRules != nil}, {"livenessProbe", o.LivenessProbe != nil},
 			{"readinessProbe", o.ReadinessProbe != nil}, {"startupProbe", o.StartupProbe != nil}, {"lifecycle", o.Lifecycle != nil},
 		} {
-			if part.set {
-				c.Add(field.Forbidden(at.Child(part.name), "cannot be set for an Ephemeral Container"))
-			}
+			c.Forbid(part.set, at.Child(part.name), "cannot be set for an Ephemeral Container")
 		}
 		for j, m := range o.VolumeMounts {
 			at := at.Child("volumeMounts").Index(j)
-			if m.SubPath != "" {
-				c.Add(field.Forbidden(at.Child("subPath"), "cannot be set for an Ephemeral Container"))
-			}
-			if m.SubPathExpr != "" {
-				c.Add(field.Forbidden(at.Child("subPathExpr"), "cannot be set for an Ephemeral Container"))
-			}
+			c.Forbid(m.SubPath != "", at.Child("subPath"), "cannot be set for an Ephemeral Container")
+			c.Forbid(m.SubPathExpr != "", at.Child("subPathExpr"), "cannot be set for an Ephemeral Container")
 		}
 	}
 }
@@ -346,9 +336,7 @@ func (c *PodCheck) propagation(o *corev1.Container, m *corev1.VolumeMount, list 
 	if p := m.MountPropagation; p != nil {
 		at := list.Child("mountPropagation")
 		rules.Among(c, at, p, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
-		if *p == corev1.MountPropagationBidirectional && (o.SecurityContext == nil || !ptr.Deref(o.SecurityContext.Privileged, false)) {
-			c.Add(field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
-		}
+		c.Forbid(*p == corev1.MountPropagationBidirectional && (o.SecurityContext == nil || !ptr.Deref(o.SecurityContext.Privileged, false)), at, "Bidirectional mount propagation is available only to privileged containers")
 	}
 	if r := m.RecursiveReadOnly; r != nil && *r != corev1.RecursiveReadOnlyDisabled {
 		at := list.Child("recursiveReadOnly")
@@ -356,12 +344,8 @@ func (c *PodCheck) propagation(o *corev1.Container, m *corev1.VolumeMount, list 
 			rules.Among(c, at, r, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible)
 			return
 		}
-		if !m.ReadOnly {
-			c.Add(field.Forbidden(at, "may only be specified when readOnly is true"))
-		}
-		if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
-			c.Add(field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
-		}
+		c.Forbid(!m.ReadOnly, at, "may only be specified when readOnly is true")
+		c.Forbid(m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone, at, "may only be specified when mountPropagation is None or not specified")
 	}
 }
 

@@ -283,9 +283,7 @@ func (c *PodCheck) pods(t *corev1.PodAffinityTerm, at *field.Path) {
 		c.Label(at.Child("namespace"), name)
 	}
 	c.labelKeys(t.MatchLabelKeys, t.MismatchLabelKeys, t.LabelSelector, at)
-	if t.TopologyKey == "" {
-		c.Add(field.Required(at.Child("topologyKey"), "can not be empty"))
-	}
+	c.Lack(t.TopologyKey == "", at.Child("topologyKey"), "can not be empty")
 	c.Add(metavalidation.ValidateLabelName(t.TopologyKey, at.Child("topologyKey"))...)
 }
 
@@ -327,9 +325,7 @@ func (c *PodCheck) spread(at *field.Path) {
 		if s.MaxSkew <= 0 {
 			c.Add(field.Invalid(at.Child("maxSkew"), s.MaxSkew, "must be greater than zero"))
 		}
-		if s.TopologyKey == "" {
-			c.Add(field.Required(at.Child("topologyKey"), "can not be empty"))
-		}
+		c.Lack(s.TopologyKey == "", at.Child("topologyKey"), "can not be empty")
 		rules.Among(c, at.Child("whenUnsatisfiable"), &s.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)
 		if slices.ContainsFunc(all[i+1:], func(other corev1.TopologySpreadConstraint) bool {
 			return other.TopologyKey == s.TopologyKey && other.WhenUnsatisfiable == s.WhenUnsatisfiable

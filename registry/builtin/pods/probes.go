@@ -16,9 +16,7 @@ import (
 
 // restart checks when a container is restarted.
 func (c *PodCheck) restart(o *corev1.Container, at *field.Path) {
-	if o.RestartPolicy == nil && len(o.RestartPolicyRules) > 0 {
-		c.Add(field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
-	}
+	c.Lack(o.RestartPolicy == nil && len(o.RestartPolicyRules) > 0, at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")
 	rules.Among(c, at.Child("restartPolicy"), o.RestartPolicy, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
 	if n := len(o.RestartPolicyRules); n > maxRestartRules {
 		c.Add(field.TooMany(at.Child("restartPolicyRules"), n, maxRestartRules))
@@ -131,9 +129,7 @@ func (c *PodCheck) handler(h handler, at *field.Path) {
 		}
 	}
 	is("exec", h.exec != nil, func(at *field.Path) {
-		if len(h.exec.Command) == 0 {
-			c.Add(field.Required(at.Child("command"), ""))
-		}
+		c.Lack(len(h.exec.Command) == 0, at.Child("command"), "")
 	})
 	is("httpGet", h.httpGet != nil, func(at *field.Path) {
 		c.Required(at.Child("path"), h.httpGet.Path)
@@ -152,7 +148,5 @@ func (c *PodCheck) handler(h handler, at *field.Path) {
 			c.Add(field.Invalid(at, h.sleep.Seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", *grace)))
 		}
 	})
-	if !one {
-		c.Add(field.Required(at, "must specify a handler type"))
-	}
+	c.Lack(!one, at, "must specify a handler type")
 }

@@ -131,9 +131,7 @@ func (c *PodCheck) Requirements(r *corev1.ResourceRequirements, known func(corev
 		}
 		c.pages(name, q, requests.Key(string(name)))
 	}
-	if pages && !computes {
-		c.Add(field.Forbidden(at, "HugePages require cpu or memory"))
-	}
+	c.Forbid(pages && !computes, at, "HugePages require cpu or memory")
 	c.usedClaims(r.Claims, at.Child("claims"))
 }
 
@@ -197,9 +195,7 @@ func (c *PodCheck) podResources(at *field.Path) {
 		c.Add(field.Forbidden(at, "may not be set for a windows pod"))
 		return
 	}
-	if r.Claims != nil {
-		c.Add(field.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level"))
-	}
+	c.Forbid(r.Claims != nil, at.Child("claims"), "claims may not be set for Resources at pod-level")
 	c.Requirements(r, podResource, at)
 	sum := requestsTogether(c.Spec)
 	for _, name := range slices.Sorted(maps.Keys(sum)) {

@@ -146,9 +146,7 @@ func (c *PodCheck) schedulingGates(at *field.Path) {
 
 func (c *PodCheck) dns(at *field.Path) {
 	d := c.Spec.DNSConfig
-	if c.Spec.DNSPolicy == corev1.DNSNone && d == nil {
-		c.Add(field.Required(at, "must provide `dnsConfig` when `dnsPolicy` is None"))
-	}
+	c.Lack(c.Spec.DNSPolicy == corev1.DNSNone && d == nil, at, "must provide `dnsConfig` when `dnsPolicy` is None")
 	if d == nil {
 		return
 	}
@@ -175,9 +173,7 @@ func (c *PodCheck) dns(at *field.Path) {
 		}
 	}
 	for i, option := range d.Options {
-		if option.Name == "" {
-			c.Add(field.Required(at.Child("options").Index(i), "must not be empty"))
-		}
+		c.Lack(option.Name == "", at.Child("options").Index(i), "must not be empty")
 	}
 }
 
@@ -200,15 +196,9 @@ func (c *PodCheck) hostname(at *field.Path) {
 		return
 	}
 	at = at.Child("hostnameOverride")
-	if ptr.Deref(c.Spec.SetHostnameAsFQDN, false) {
-		c.Add(field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
-	}
-	if c.Spec.HostNetwork {
-		c.Add(field.Forbidden(at, "may not be specified when hostNetwork is true"))
-	}
-	if len(*name) > maxHostnameOverride {
-		c.Add(field.TooLong(at, "", maxHostnameOverride))
-	}
+	c.Forbid(ptr.Deref(c.Spec.SetHostnameAsFQDN, false), at, "may not be specified when setHostnameAsFQDN is true")
+	c.Forbid(c.Spec.HostNetwork, at, "may not be specified when hostNetwork is true")
+	c.NoLonger(at, len(*name), maxHostnameOverride)
 	c.Subdomain(at, *name)
 }
 

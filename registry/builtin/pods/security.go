@@ -56,12 +56,8 @@ func (c *PodCheck) hostUsers(at *field.Path) {
 	if s.HostNetwork {
 		c.Young(rules.UsersNoNetwork, field.Forbidden(at.Child("hostNetwork"), with))
 	}
-	if s.HostPID {
-		c.Add(field.Forbidden(at.Child("HostPID"), with))
-	}
-	if s.HostIPC {
-		c.Add(field.Forbidden(at.Child("HostIPC"), with))
-	}
+	c.Forbid(s.HostPID, at.Child("HostPID"), with)
+	c.Forbid(s.HostIPC, at.Child("HostIPC"), with)
 	eachContainer(s, at, func(o *corev1.Container, at *field.Path) {
 		if len(o.VolumeDevices) > 0 {
 			c.Young(rules.UsersNoDevices, field.Forbidden(at.Child("volumeDevices"), with))
@@ -198,13 +194,9 @@ func (c *PodCheck) os(at *field.Path) {
 		c.Add(field.Required(at.Child("os", "name"), ""))
 	case s.OS.Name == corev1.Linux:
 		const forbidden = "windows options cannot be set for a linux pod"
-		if s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil {
-			c.Add(field.Forbidden(at.Child("securityContext", "windowsOptions"), forbidden))
-		}
+		c.Forbid(s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil, at.Child("securityContext", "windowsOptions"), forbidden)
 		eachContainer(s, at, func(o *corev1.Container, at *field.Path) {
-			if o.SecurityContext != nil && o.SecurityContext.WindowsOptions != nil {
-				c.Add(field.Forbidden(at.Child("securityContext", "windowsOptions"), forbidden))
-			}
+			c.Forbid(o.SecurityContext != nil && o.SecurityContext.WindowsOptions != nil, at.Child("securityContext", "windowsOptions"), forbidden)
 		})
 	case s.OS.Name == corev1.Windows:
 		c.windows(at)
@@ -221,9 +213,7 @@ func (c *PodCheck) windows(at *field.Path) {
 	}
 	refuse := func(at *field.Path, parts ...part) {
 		for _, p := range parts {
-			if p.set {
-				c.Add(field.Forbidden(at.Child(p.name), "cannot be set for a windows pod"))
-			}
+			c.Forbid(p.set, at.Child(p.name), "cannot be set for a windows pod")
 		}
 	}
 	if s := c.Spec.SecurityContext; s != nil {

@@ -99,9 +99,7 @@ var volumeKinds = []volumeKind{
 	{"persistentVolumeClaim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil },
 		missing("persistentVolumeClaim", []string{"claimName"}, func(s *corev1.VolumeSource) []string { return []string{s.PersistentVolumeClaim.ClaimName} })},
 	{"rbd", func(s *corev1.VolumeSource) bool { return s.RBD != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
-		if len(v.RBD.CephMonitors) == 0 {
-			c.Add(field.Required(at.Child("rbd", "monitors"), ""))
-		}
+		c.Lack(len(v.RBD.CephMonitors) == 0, at.Child("rbd", "monitors"), "")
 		c.Required(at.Child("rbd", "image"), v.RBD.RBDImage)
 	}},
 	{"cinder", func(s *corev1.VolumeSource) bool { return s.Cinder != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
@@ -111,9 +109,7 @@ var volumeKinds = []volumeKind{
 		}
 	}},
 	{"cephFS", func(s *corev1.VolumeSource) bool { return s.CephFS != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
-		if len(v.CephFS.Monitors) == 0 {
-			c.Add(field.Required(at.Child("cephfs", "monitors"), ""))
-		}
+		c.Lack(len(v.CephFS.Monitors) == 0, at.Child("cephfs", "monitors"), "")
 	}},
 	{"quobyte", func(s *corev1.VolumeSource) bool { return s.Quobyte != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) { c.Quobyte(v.Quobyte, at.Child("quobyte")) }},
 	{"downwarAPI", func(s *corev1.VolumeSource) bool { return s.DownwardAPI != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) { // the name is Kubernetes'
@@ -214,9 +210,7 @@ func (c *PodCheck) iscsi(v *corev1.ISCSIVolumeSource, at *field.Path) {
 	if v.Lun < 0 || v.Lun > volumes.MaxLun {
 		c.Add(field.Invalid(at.Child("lun"), v.Lun, validation.InclusiveRangeError(0, volumes.MaxLun)))
 	}
-	if (v.DiscoveryCHAPAuth || v.SessionCHAPAuth) && v.SecretRef == nil {
-		c.Add(field.Required(at.Child("secretRef"), ""))
-	}
+	c.Lack((v.DiscoveryCHAPAuth || v.SessionCHAPAuth) && v.SecretRef == nil, at.Child("secretRef"), "")
 	if v.InitiatorName != nil {
 		named(at.Child("initiatorname"), *v.InitiatorName)
 	}
@@ -243,9 +237,7 @@ func (c *PodCheck) checkVolumes(at *field.Path) {
 				}
 			}
 		}
-		if !one {
-			c.Add(field.Required(at, "must specify a volume type"))
-		}
+		c.Lack(!one, at, "must specify a volume type")
 		if c.Required(at.Child("name"), v.Name) {
 			c.Label(at.Child("name"), v.Name)
 		}
@@ -361,9 +353,7 @@ func (c *PodCheck) projected(p *corev1.ProjectedVolumeSource, at *field.Path) {
 			n++
 			c.podCertificate(pc, in.Child("podCertificate"), take)
 		}
-		if n > 1 {
-			c.Add(field.Forbidden(in, "may not specify more than 1 volume type per source"))
-		}
+		c.Forbid(n > 1, in, "may not specify more than 1 volume type per source")
 	}
 }
 
@@ -380,9 +370,7 @@ func (c *PodCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field
 	case b.Name != nil && b.SignerName != nil:
 		c.Add(field.Invalid(at, b, "only one of name and signerName may be used"))
 	case b.Name != nil:
-		if *b.Name == "" {
-			c.Add(field.Required(at.Child("name"), "must be a valid object name"))
-		}
+		c.Lack(*b.Name == "", at.Child("name"), "must be a valid object name")
 		signer := (*b.Name)[:max(0, strings.LastIndexByte(*b.Name, ':'))]
 		for _, why := range certificates.TrustBundleName(strings.ReplaceAll(signer, ":", "/"), *b.Name, false) {
 			c.Add(field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+why))
@@ -391,9 +379,7 @@ func (c *PodCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field
 			c.Add(field.Invalid(at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
 		}
 	case b.SignerName != nil:
-		if *b.SignerName == "" {
-			c.Add(field.Required(at.Child("signerName"), "must be a valid signer name"))
-		}
+		c.Lack(*b.SignerName == "", at.Child("signerName"), "must be a valid signer name")
 		c.Add(certificates.ValidateSignerName(at.Child("signerName"), *b.SignerName)...)
 		bundles := &rules.Check{}
 		bundles.Selector(b.LabelSelector, at.Child("labelSelector"))
@@ -432,7 +418,5 @@ func (c *PodCheck) podCertificate(p *corev1.PodCertificateProjection, at *field.
 			take(f.path, f.path)
 		}
 	}
-	if files == 0 {
-		c.Add(field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
-	}
+	c.Lack(files == 0, at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
 }

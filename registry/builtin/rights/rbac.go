@@ -90,29 +90,22 @@ const (
 )
 
 // validatePolicyRules checks that each rule says what may be done, and to what. Only a ClusterRole's can be about paths.
-func validatePolicyRules(all []rbacv1.PolicyRule, kind ruleOf) (errs field.ErrorList) {
+func validatePolicyRules(all []rbacv1.PolicyRule, kind ruleOf) field.ErrorList {
+	c := &rules.Check{}
 	for i, r := range all {
 		at := field.NewPath("rules").Index(i)
 		if len(r.Verbs) == 0 {
-			errs = append(errs, field.Required(at.Child("verbs"), "").MarkCoveredByDeclarative())
+			c.Add(field.Required(at.Child("verbs"), "").MarkCoveredByDeclarative())
 		}
 		if len(r.NonResourceURLs) > 0 {
-			if kind == ruleOfRole {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
-			}
-			if len(r.APIGroups) > 0 || len(r.Resources) > 0 || len(r.ResourceNames) > 0 {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
-			}
+			c.Refuse(kind == ruleOfRole, at.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs")
+			c.Refuse(len(r.APIGroups) > 0 || len(r.Resources) > 0 || len(r.ResourceNames) > 0, at.Child("nonResourceURLs"), r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs")
 			continue
 		}
-		if len(r.APIGroups) == 0 {
-			errs = append(errs, field.Required(at.Child("apiGroups"), "resource rules must supply at least one api group"))
-		}
-		if len(r.Resources) == 0 {
-			errs = append(errs, field.Required(at.Child("resources"), "resource rules must supply at least one resource"))
-		}
+		c.Lack(len(r.APIGroups) == 0, at.Child("apiGroups"), "resource rules must supply at least one api group")
+		c.Lack(len(r.Resources) == 0, at.Child("resources"), "resource rules must supply at least one resource")
 	}
-	return errs
+	return c.Errs
 }
 
 func validateRoleBinding(b, old *rbacv1.RoleBinding) field.ErrorList {

@@ -11,9 +11,7 @@ import (
 // NodeSelector checks what selects nodes.
 func (c *Check) NodeSelector(s *corev1.NodeSelector, at *field.Path) {
 	at = at.Child("nodeSelectorTerms")
-	if len(s.NodeSelectorTerms) == 0 {
-		c.Add(field.Required(at, "must have at least one node selector term"))
-	}
+	c.Lack(len(s.NodeSelectorTerms) == 0, at, "must have at least one node selector term")
 	for i := range s.NodeSelectorTerms {
 		c.Nodes(&s.NodeSelectorTerms[i], true, at.Index(i))
 	}
@@ -25,17 +23,11 @@ func (c *Check) Nodes(term *corev1.NodeSelectorTerm, required bool, at *field.Pa
 		at := at.Child("matchExpressions").Index(i)
 		switch r.Operator {
 		case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
-			if len(r.Values) == 0 {
-				c.Add(field.Required(at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
-			}
+			c.Lack(len(r.Values) == 0, at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'")
 		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
-			if len(r.Values) > 0 {
-				c.Add(field.Forbidden(at.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-			}
+			c.Forbid(len(r.Values) > 0, at.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
-			if len(r.Values) != 1 {
-				c.Add(field.Required(at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-			}
+			c.Lack(len(r.Values) != 1, at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
 		default:
 			c.Add(field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
 		}

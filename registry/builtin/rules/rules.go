@@ -143,6 +143,41 @@ func (c *Check) Immutable(at *field.Path, now, before any) {
 	c.Add(apivalidation.ValidateImmutableField(now, before, at)...)
 }
 
+// Refuse adds an error if a value isn't what it may be.
+func (c *Check) Refuse(is bool, at *field.Path, value any, why string) {
+	if is {
+		c.Add(field.Invalid(at, value, why))
+	}
+}
+
+// Lack adds an error if something is missing.
+func (c *Check) Lack(is bool, at *field.Path, why string) {
+	if is {
+		c.Add(field.Required(at, why))
+	}
+}
+
+// Twice adds an error if a value has been there before.
+func (c *Check) Twice(is bool, at *field.Path, value any) {
+	if is {
+		c.Add(field.Duplicate(at, value))
+	}
+}
+
+// NoLonger wants a text of at most so many bytes.
+func (c *Check) NoLonger(at *field.Path, length, most int) {
+	if length > most {
+		c.Add(field.TooLong(at, "", most))
+	}
+}
+
+// NoMore wants a list of at most so many items.
+func (c *Check) NoMore(at *field.Path, n, most int) {
+	if n > most {
+		c.Add(field.TooMany(at, n, most))
+	}
+}
+
 // Forbid adds an error if something is set that may not be.
 func (c *Check) Forbid(is bool, at *field.Path, why string) {
 	if is {
@@ -186,7 +221,7 @@ func OneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
 }
 
 // NotNegative wants a number that isn't negative, if there is one.
-func NotNegative(at *field.Path, n *int32) field.ErrorList {
+func NotNegative[T int32 | int64](at *field.Path, n *T) field.ErrorList {
 	if n == nil || *n >= 0 {
 		return nil
 	}

@@ -67,9 +67,7 @@ func (c *Check) positive(at *field.Path, q resource.Quantity) {
 
 // ClaimSpec checks a claim, or the template of one.
 func (c *Check) ClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) {
-	if len(s.AccessModes) == 0 {
-		c.Add(field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
-	}
+	c.Lack(len(s.AccessModes) == 0, at.Child("accessModes"), "at least 1 access mode is required")
 	c.YoungSelector(rules.SelectorValues, s.Selector, at.Child("selector"))
 	c.accessModes(s.AccessModes, at.Child("accessModes"))
 	size := at.Child("resources").Key(string(corev1.ResourceStorage))
@@ -132,9 +130,7 @@ func validateClaim(claim, old *corev1.PersistentVolumeClaim) field.ErrorList {
 		}
 		now.VolumeAttributesClassName = was.VolumeAttributesClassName
 	}
-	if !equality.Semantic.DeepEqual(now, was) {
-		c.Add(field.Forbidden(spec, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+diff.Diff(rules.Untagged(was), rules.Untagged(now))))
-	}
+	c.Forbid(!equality.Semantic.DeepEqual(now, was), spec, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+diff.Diff(rules.Untagged(was), rules.Untagged(now)))
 	size, before, filled := claim.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage], old.Status.Capacity[corev1.ResourceStorage]
 	c.Forbid(size.Cmp(before) < 0 && size.Cmp(filled) <= 0, spec.Child("resources", "requests", "storage"), "field can not be less than status.capacity")
 	c.Immutable(field.NewPath("volumeMode"), claim.Spec.VolumeMode, old.Spec.VolumeMode)

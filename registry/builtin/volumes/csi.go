@@ -41,17 +41,13 @@ func (c *Check) parameters(all map[string]string, needed bool, at *field.Path) {
 	}
 	size := 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if name == "" {
-			c.Add(field.Invalid(at, name, "field can not be empty."))
-		}
+		c.Refuse(name == "", at, name, "field can not be empty.")
 		size += len(name) + len(all[name])
 	}
 	if size > maxParametersSize {
 		c.Add(field.TooLong(at, "", maxParametersSize))
 	}
-	if needed && len(all) == 0 {
-		c.Add(field.Required(at, "must contain at least one key/value pair"))
-	}
+	c.Lack(needed && len(all) == 0, at, "must contain at least one key/value pair")
 }
 
 func validateStorageClass(class, old *storagev1.StorageClass) field.ErrorList {
@@ -84,13 +80,9 @@ func (c *Check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) 
 		for j, e := range term.MatchLabelExpressions {
 			at := at.Index(j)
 			of := sets.New[string]()
-			if len(e.Values) == 0 {
-				c.Add(field.Required(at.Child("values"), ""))
-			}
+			c.Lack(len(e.Values) == 0, at.Child("values"), "")
 			for k, value := range e.Values {
-				if of.Has(value) {
-					c.Add(field.Duplicate(at.Child("values").Index(k), value))
-				}
+				c.Twice(of.Has(value), at.Child("values").Index(k), value)
 				of.Insert(value)
 			}
 			c.Qualified(at.Child("key"), e.Key)
@@ -99,9 +91,7 @@ func (c *Check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) 
 			}
 			values[e.Key] = of
 		}
-		if known.Had(topology(values)) {
-			c.Add(field.Duplicate(at, ""))
-		}
+		c.Twice(known.Had(topology(values)), at, "")
 	}
 }
 
@@ -164,9 +154,7 @@ func (c *Check) volumeError(e *storagev1.VolumeError, at *field.Path) {
 	if e == nil {
 		return
 	}
-	if len(e.Message) > maxVolumeError {
-		c.Add(field.TooLong(at.Child("message"), "", maxVolumeError))
-	}
+	c.NoLonger(at.Child("message"), len(e.Message), maxVolumeError)
 	if e.ErrorCode != nil && *e.ErrorCode < 0 {
 		c.Add(field.Invalid(at.Child("errorCode"), *e.ErrorCode, validation.InclusiveRangeError(0, math.MaxInt32)))
 	}
@@ -194,9 +182,7 @@ func validateCSIDriver(d, old *storagev1.CSIDriver) field.ErrorList {
 	if n := s.NodeAllocatableUpdatePeriodSeconds; n != nil && *n < minAllocatablePeriod {
 		c.Add(field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *n, "must be greater than or equal to 10 seconds"))
 	}
-	if s.ServiceAccountTokenInSecrets != nil && len(s.TokenRequests) == 0 {
-		c.Add(field.Invalid(spec.Child("serviceAccountTokenInSecrets"), s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
-	}
+	c.Refuse(s.ServiceAccountTokenInSecrets != nil && len(s.TokenRequests) == 0, spec.Child("serviceAccountTokenInSecrets"), s.ServiceAccountTokenInSecrets, "serviceAccountTokenInSecrets is set but no tokenRequests are specified")
 	if old != nil {
 		c.Immutable(spec.Child("attachedRequired"), s.AttachRequired, old.Spec.AttachRequired)
 		c.Immutable(spec.Child("volumeLifecycleModes"), s.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes)
@@ -242,15 +228,11 @@ func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 		if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
 			c.Add(field.Invalid(at.Child("allocatable", "count"), int64(*d.Allocatable.Count), "must be greater than or equal to 0").WithOrigin("minimum"))
 		}
-		if names.Had(d.Name) {
-			c.Add(field.Duplicate(at.Child("name"), d.Name))
-		}
+		c.Twice(names.Had(d.Name), at.Child("name"), d.Name)
 		keys := rules.Earlier[string]{}
 		for _, key := range d.TopologyKeys {
 			c.Required(at, key)
-			if keys.Had(key) {
-				c.Add(field.Duplicate(at, key))
-			}
+			c.Twice(keys.Had(key), at, key)
 			c.Qualified(at, key)
 		}
 	}

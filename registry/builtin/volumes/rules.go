@@ -35,9 +35,7 @@ func (c *Check) accessModes(modes []corev1.PersistentVolumeAccessMode, at *field
 		rules.Among(c, at, &modes[i], known...)
 		others = others || modes[i] != corev1.ReadWriteOncePod && slices.Contains(known, modes[i])
 	}
-	if others && slices.Contains(modes, corev1.ReadWriteOncePod) {
-		c.Add(field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
-	}
+	c.Forbid(others && slices.Contains(modes, corev1.ReadWriteOncePod), at, "may not use ReadWriteOncePod with other access modes")
 }
 
 // storageClass checks the name of a class, if one is named.
@@ -51,20 +49,14 @@ func (c *Check) storageClass(at *field.Path, name string) {
 func (c *Check) volumeSpec(s *corev1.PersistentVolumeSpec, volume string, inline bool, at *field.Path) {
 	const inInline = " in the context of inline volumes"
 	forbid := func(name string, is bool) {
-		if is {
-			c.Add(field.Forbidden(at.Child(name), "may not be specified"+inInline))
-		}
+		c.Forbid(is, at.Child(name), "may not be specified"+inInline)
 	}
 	if inline {
 		forbid("claimRef", s.ClaimRef != nil)
 		forbid("capacity", len(s.Capacity) > 0)
-		if s.CSI == nil {
-			c.Add(field.Required(at.Child("csi"), "has to be specified"+inInline))
-		}
+		c.Lack(s.CSI == nil, at.Child("csi"), "has to be specified"+inInline)
 	}
-	if len(s.AccessModes) == 0 {
-		c.Add(field.Required(at.Child("accessModes"), ""))
-	}
+	c.Lack(len(s.AccessModes) == 0, at.Child("accessModes"), "")
 	c.accessModes(s.AccessModes, at.Child("accessModes"))
 	if !inline {
 		c.volumeCapacity(s.Capacity, at.Child("capacity"))
@@ -82,9 +74,7 @@ func (c *Check) volumeSpec(s *corev1.PersistentVolumeSpec, volume string, inline
 		c.volumeNodes(s.NodeAffinity, at.Child("nodeAffinity"))
 	}
 	c.volumeSource(s, volume, at)
-	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		c.Add(field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
-	}
+	c.Forbid(s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle, at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	if inline {
 		forbid("storageClassName", s.StorageClassName != "")
 	} else {
@@ -102,16 +92,12 @@ func (c *Check) volumeSpec(s *corev1.PersistentVolumeSpec, volume string, inline
 		} else {
 			c.Subdomain(at.Child("volumeAttributesClassName"), *class)
 		}
-		if s.CSI == nil {
-			c.Add(field.Required(at.Child("csi"), "has to be specified when using volumeAttributesClassName"))
-		}
+		c.Lack(s.CSI == nil, at.Child("csi"), "has to be specified when using volumeAttributesClassName")
 	}
 }
 
 func (c *Check) volumeCapacity(capacity corev1.ResourceList, at *field.Path) {
-	if len(capacity) == 0 {
-		c.Add(field.Required(at, ""))
-	}
+	c.Lack(len(capacity) == 0, at, "")
 	if _, ok := capacity[corev1.ResourceStorage]; !ok || len(capacity) > 1 {
 		c.Add(field.NotSupported(at, capacity, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
@@ -140,16 +126,12 @@ func (c *Check) volumeSource(s *corev1.PersistentVolumeSpec, volume string, at *
 	one := false
 	for _, source := range volumeSources {
 		if one && source.name != "flexVolume" { // of which Kubernetes doesn't mind a second one
-			if source.check(c, s, volume, nil) {
-				c.Add(field.Forbidden(at.Child(source.name), "may not specify more than 1 volume type"))
-			}
+			c.Forbid(source.check(c, s, volume, nil), at.Child(source.name), "may not specify more than 1 volume type")
 			continue
 		}
 		one = source.check(c, s, volume, at) || one
 	}
-	if !one {
-		c.Add(field.Required(at, "must specify a volume type"))
-	}
+	c.Lack(!one, at, "must specify a volume type")
 }
 
 // mountable tells whether a volume's type takes options of a mount.
@@ -177,9 +159,7 @@ func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
 			"spec.persistentvolumesource is immutable after creation\n"+diff.Diff(rules.Untagged(was), rules.Untagged(now))))
 	}
 	c.Add(apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
-	if old.Spec.NodeAffinity != nil && !equality.Semantic.DeepEqual(renamedNodes(old.Spec.NodeAffinity, v.Spec.NodeAffinity), v.Spec.NodeAffinity) {
-		c.Add(field.Invalid(field.NewPath("nodeAffinity"), rules.Untagged(v.Spec.NodeAffinity), "field is immutable, except for updating from beta label to GA"))
-	}
+	c.Refuse(old.Spec.NodeAffinity != nil && !equality.Semantic.DeepEqual(renamedNodes(old.Spec.NodeAffinity, v.Spec.NodeAffinity), v.Spec.NodeAffinity), field.NewPath("nodeAffinity"), rules.Untagged(v.Spec.NodeAffinity), "field is immutable, except for updating from beta label to GA")
 	c.Forbid(old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil, field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
 	return c.Errs
 }

@@ -86,9 +86,7 @@ var volumeSources = []volumeSource{
 		func(c *Check, v *corev1.NFSVolumeSource, _ string, at *field.Path) {
 			c.Required(at.Child("server"), v.Server)
 			c.Required(at.Child("path"), v.Path)
-			if !path.IsAbs(v.Path) {
-				c.Add(field.Invalid(at.Child("path"), v.Path, "must be an absolute path"))
-			}
+			c.Refuse(!path.IsAbs(v.Path), at.Child("path"), v.Path, "must be an absolute path")
 		}),
 	source("rbd", "rbd", func(s *corev1.PersistentVolumeSource) *corev1.RBDPersistentVolumeSource { return s.RBD },
 		func(c *Check, v *corev1.RBDPersistentVolumeSource, _ string, at *field.Path) {
@@ -143,9 +141,7 @@ var volumeSources = []volumeSource{
 			if name := at.Child("local", "path"); c.Required(name, s.Local.Path) {
 				c.NoBacksteps(name, s.Local.Path)
 			}
-			if s.NodeAffinity == nil {
-				c.Add(field.Required(at.Child("nodeAffinity"), "Local volume requires node affinity"))
-			}
+			c.Lack(s.NodeAffinity == nil, at.Child("nodeAffinity"), "Local volume requires node affinity")
 		}
 		return s.Local != nil
 	}},
@@ -175,9 +171,7 @@ var volumeSources = []volumeSource{
 
 // Partition wants the number of a partition.
 func (c *Check) Partition(at *field.Path, n int32) {
-	if n < 0 || n > maxPartition {
-		c.Add(field.Invalid(at, n, validation.InclusiveRangeError(1, maxPartition)))
-	}
+	c.Refuse(n < 0 || n > maxPartition, at, n, validation.InclusiveRangeError(1, maxPartition))
 }
 
 // Flocker checks a source that pods have, too, as do those below.
@@ -188,9 +182,7 @@ func (c *Check) Flocker(v *corev1.FlockerVolumeSource, at *field.Path) {
 	case name && uuid:
 		c.Add(field.Invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
 	}
-	if strings.Contains(v.DatasetName, "/") {
-		c.Add(field.Invalid(at.Child("datasetName"), v.DatasetName, "must not contain '/'"))
-	}
+	c.Refuse(strings.Contains(v.DatasetName, "/"), at.Child("datasetName"), v.DatasetName, "must not contain '/'")
 }
 
 // Quobyte checks one of Quobyte.
@@ -240,9 +232,7 @@ func (c *Check) FlexOptions(options map[string]string, at *field.Path) {
 }
 
 func (c *Check) monitors(all []string, at *field.Path) {
-	if len(all) == 0 {
-		c.Add(field.Required(at.Child("monitors"), ""))
-	}
+	c.Lack(len(all) == 0, at.Child("monitors"), "")
 }
 
 // secretRef checks a reference to a Secret, if there is one.
@@ -268,9 +258,7 @@ var IscsiNames = map[string]*regexp.Regexp{
 // IscsiName wants a name in one of the forms of iSCSI.
 func (c *Check) IscsiName(at *field.Path, name string) {
 	form := IscsiNames[name[:min(len(name), 3)]]
-	if form == nil || !form.MatchString(name) {
-		c.Add(field.Invalid(at, name, "must be valid format"))
-	}
+	c.Refuse(form == nil || !form.MatchString(name), at, name, "must be valid format")
 }
 
 func checkISCSI(c *Check, v *corev1.ISCSIPersistentVolumeSource, volume string, at *field.Path) {
@@ -282,12 +270,8 @@ func checkISCSI(c *Check, v *corev1.ISCSIPersistentVolumeSource, volume string, 
 	if c.Required(at.Child("iqn"), v.IQN) {
 		c.IscsiName(at.Child("iqn"), v.IQN)
 	}
-	if v.Lun < 0 || v.Lun > MaxLun {
-		c.Add(field.Invalid(at.Child("lun"), v.Lun, validation.InclusiveRangeError(0, MaxLun)))
-	}
-	if (v.DiscoveryCHAPAuth || v.SessionCHAPAuth) && v.SecretRef == nil {
-		c.Add(field.Required(at.Child("secretRef"), ""))
-	}
+	c.Refuse(v.Lun < 0 || v.Lun > MaxLun, at.Child("lun"), v.Lun, validation.InclusiveRangeError(0, MaxLun))
+	c.Lack((v.DiscoveryCHAPAuth || v.SessionCHAPAuth) && v.SecretRef == nil, at.Child("secretRef"), "")
 	if v.SecretRef != nil {
 		c.Required(at.Child("secretRef", "name"), v.SecretRef.Name)
 	}
@@ -316,17 +300,13 @@ func (c *Check) AzureDisk(v *corev1.AzureDiskVolumeSource, at *field.Path) {
 
 // LocalPath wants a path that leads nowhere but down.
 func (c *Check) LocalPath(at *field.Path, p string) {
-	if path.IsAbs(p) {
-		c.Add(field.Invalid(at, p, "must be a relative path"))
-	}
+	c.Refuse(path.IsAbs(p), at, p, "must be a relative path")
 	c.NoBacksteps(at, p)
 }
 
 // NoBacksteps wants a path that never leads up.
 func (c *Check) NoBacksteps(at *field.Path, p string) {
-	if StepsBack(p) {
-		c.Add(field.Invalid(at, p, "must not contain '..'"))
-	}
+	c.Refuse(StepsBack(p), at, p, "must not contain '..'")
 }
 
 // StepsBack tells whether a path leads up somewhere.

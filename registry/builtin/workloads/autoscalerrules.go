@@ -3,6 +3,7 @@ package workloads
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -25,9 +26,7 @@ const (
 
 func validateAutoscaler(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	c, at, s := &scaleCheck{}, field.NewPath("spec"), &a.Spec
-	if s.MinReplicas != nil && s.MaxReplicas < *s.MinReplicas {
-		c.Add(field.Invalid(at.Child("maxReplicas"), s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
-	}
+	c.Refuse(s.MinReplicas != nil && s.MaxReplicas < *s.MinReplicas, at.Child("maxReplicas"), s.MaxReplicas, "must be greater than or equal to `minReplicas`")
 	to, kept := s.ScaleTargetRef, false
 	if old != nil {
 		was := old.Spec.ScaleTargetRef
@@ -140,47 +139,34 @@ var metricSources = []autoscalingv2.MetricSourceType{
 	autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType,
 }
 
-// metric checks the first source that a metric has, and that it's the one of its type.
-func (c *scaleCheck) metric(m *autoscalingv2.MetricSpec, anyVersion bool, at *field.Path) {
-	known := slices.Contains(metricSources, m.Type)
-	if m.Type == "" {
-		c.Add(field.Required(at.Child("type"), "must specify a metric source type"))
-	}
-	if !known {
-		c.Add(field.NotSupported(at.Child("type"), m.Type, metricSources))
-	}
-	present, first := []string{}, ""
-	sources := []struct {
-		of    autoscalingv2.MetricSourceType
-		name  string
-		is    bool
-		check func(at *field.Path)
-	}{
+// source is one that a metric can have.
+type source struct {
+	of    autoscalingv2.MetricSourceType
+	name  string
+	is    bool // whether the metric has it
+	check func(at *field.Path)
+}
+
+// sources are what a metric can have, in the order in which they're looked for.
+func (c *scaleCheck) sources(m *autoscalingv2.MetricSpec, anyVersion bool) []source {
+	return []source{
 		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(at *field.Path) {
 			c.scaleTarget(m.Object.DescribedObject, at.Child("describedObject"), anyVersion, true)
 			c.metricSource(m.Object.Metric, m.Object.Target, at)
-			if m.Object.Target.Value == nil && m.Object.Target.AverageValue == nil {
-				c.Add(field.Required(at.Child("target", "averageValue"), "must set either a target value or averageValue"))
-			}
+			c.Lack(m.Object.Target.Value == nil && m.Object.Target.AverageValue == nil, at.Child("target", "averageValue"), "must set either a target value or averageValue")
 		}},
 		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(at *field.Path) {
 			t := m.External.Target
 			c.metricSource(m.External.Metric, t, at)
-			if t.Value == nil && t.AverageValue == nil {
-				c.Add(field.Required(at.Child("target", "averageValue"), "must set either a target value for metric or a per-pod target"))
-			}
+			c.Lack(t.Value == nil && t.AverageValue == nil, at.Child("target", "averageValue"), "must set either a target value for metric or a per-pod target")
 			c.Forbid(t.Value != nil && t.AverageValue != nil, at.Child("target", "value"), "may not set both a target value for metric and a per-pod target")
 		}},
 		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(at *field.Path) {
 			c.metricSource(m.Pods.Metric, m.Pods.Target, at)
-			if m.Pods.Target.AverageValue == nil {
-				c.Add(field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"))
-			}
+			c.Lack(m.Pods.Target.AverageValue == nil, at.Child("target", "averageValue"), "must specify a positive target averageValue")
 		}},
 		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil, func(at *field.Path) {
-			if m.Resource.Name == "" {
-				c.Add(field.Required(at.Child("name"), "must specify a resource name"))
-			}
+			c.Lack(m.Resource.Name == "", at.Child("name"), "must specify a resource name")
 			c.resourceTarget(m.Resource.Target, at.Child("target"))
 		}},
 		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(at *field.Path) {
@@ -197,37 +183,32 @@ func (c *scaleCheck) metric(m *autoscalingv2.MetricSpec, anyVersion bool, at *fi
 			c.resourceTarget(m.ContainerResource.Target, at.Child("target"))
 		}},
 	}
-	for _, s := range sources {
-		if !s.is {
-			continue
-		}
-		if present = append(present, s.name); first == "" {
-			first = s.name
-			s.check(at.Child(s.name))
-		}
+}
+
+// metric checks the first source that a metric has, and that it's the one of its type.
+func (c *scaleCheck) metric(m *autoscalingv2.MetricSpec, anyVersion bool, at *field.Path) {
+	known := slices.Contains(metricSources, m.Type)
+	c.Lack(m.Type == "", at.Child("type"), "must specify a metric source type")
+	if !known {
+		c.Add(field.NotSupported(at.Child("type"), m.Type, metricSources))
+	}
+	sources := c.sources(m, anyVersion)
+	present := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return !s.is })
+	if len(present) > 0 {
+		present[0].check(at.Child(present[0].name))
 	}
 	for _, s := range sources {
-		if s.of != m.Type {
-			continue
-		}
-		if !s.is {
-			c.Add(field.Required(at.Child(s.name), "must populate information for the given metric source"))
-		}
-		if len(present) != 1 {
-			present = slices.DeleteFunc(present, func(name string) bool { return name == s.name })
-		} else {
-			present = nil
-		}
+		c.Lack(s.of == m.Type && !s.is, at.Child(s.name), "must populate information for the given metric source")
 	}
 	if !known {
 		c.Add(field.NotSupported(at.Child("type"), m.Type, metricSources))
-		if len(present) == 1 {
-			present = nil
-		}
 	}
-	slices.Sort(present)
-	for _, name := range present {
-		c.Add(field.Forbidden(at.Child(name), "must populate the given metric source only"))
+	if len(present) == 1 { // whichever it is
+		return
+	}
+	slices.SortFunc(present, func(a, b source) int { return strings.Compare(a.name, b.name) })
+	for _, s := range present {
+		c.Forbid(s.of != m.Type, at.Child(s.name), "must populate the given metric source only")
 	}
 }
 
@@ -242,28 +223,16 @@ func (c *scaleCheck) metricSource(id autoscalingv2.MetricIdentifier, t autoscali
 
 func (c *scaleCheck) resourceTarget(t autoscalingv2.MetricTarget, at *field.Path) {
 	c.metricTarget(t, at)
-	if t.AverageUtilization == nil && t.AverageValue == nil {
-		c.Add(field.Required(at.Child("averageUtilization"), "must set either a target raw value or a target utilization"))
-	}
+	c.Lack(t.AverageUtilization == nil && t.AverageValue == nil, at.Child("averageUtilization"), "must set either a target raw value or a target utilization")
 	c.Forbid(t.AverageUtilization != nil && t.AverageValue != nil, at.Child("averageValue"), "may not set both a target raw value and a target utilization")
 }
 
 func (c *scaleCheck) metricTarget(t autoscalingv2.MetricTarget, at *field.Path) {
-	if t.Type == "" {
-		c.Add(field.Required(at.Child("type"), "must specify a metric target type"))
-	}
-	if !slices.Contains([]autoscalingv2.MetricTargetType{autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType}, t.Type) {
-		c.Add(field.Invalid(at.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
-	}
-	if t.Value != nil && t.Value.Sign() <= 0 {
-		c.Add(field.Invalid(at.Child("value"), t.Value, "must be positive"))
-	}
-	if t.AverageValue != nil && t.AverageValue.Sign() <= 0 {
-		c.Add(field.Invalid(at.Child("averageValue"), t.AverageValue, "must be positive"))
-	}
-	if t.AverageUtilization != nil && *t.AverageUtilization < 1 {
-		c.Add(field.Invalid(at.Child("averageUtilization"), t.AverageUtilization, "must be greater than 0"))
-	}
+	c.Lack(t.Type == "", at.Child("type"), "must specify a metric target type")
+	c.Refuse(!slices.Contains([]autoscalingv2.MetricTargetType{autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType}, t.Type), at.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue")
+	c.Refuse(t.Value != nil && t.Value.Sign() <= 0, at.Child("value"), t.Value, "must be positive")
+	c.Refuse(t.AverageValue != nil && t.AverageValue.Sign() <= 0, at.Child("averageValue"), t.AverageValue, "must be positive")
+	c.Refuse(t.AverageUtilization != nil && *t.AverageUtilization < 1, at.Child("averageUtilization"), t.AverageUtilization, "must be greater than 0")
 }
 
 func (c *scaleCheck) scalingRules(r *autoscalingv2.HPAScalingRules, at *field.Path) {
@@ -271,27 +240,19 @@ func (c *scaleCheck) scalingRules(r *autoscalingv2.HPAScalingRules, at *field.Pa
 		return
 	}
 	if n, at := r.StabilizationWindowSeconds, at.Child("stabilizationWindowSeconds"); n != nil {
-		if *n < 0 {
-			c.Add(field.Invalid(at, *n, "must be greater than or equal to zero"))
-		}
+		c.Refuse(*n < 0, at, *n, "must be greater than or equal to zero")
 		if *n > maxStabilizationWindow {
 			c.Add(field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d", maxStabilizationWindow)))
 		}
 	}
 	rules.Among(c, at.Child("selectPolicy"), r.SelectPolicy, autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect)
 	policies := at.Child("policies")
-	if len(r.Policies) == 0 {
-		c.Add(field.Required(policies, "must specify at least one Policy"))
-	}
+	c.Lack(len(r.Policies) == 0, policies, "must specify at least one Policy")
 	for i, p := range r.Policies {
 		at := policies.Index(i)
 		rules.Among(c, at.Child("type"), &p.Type, autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy)
-		if p.Value <= 0 {
-			c.Add(field.Invalid(at.Child("value"), p.Value, "must be greater than zero"))
-		}
-		if p.PeriodSeconds <= 0 {
-			c.Add(field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be greater than zero"))
-		}
+		c.Refuse(p.Value <= 0, at.Child("value"), p.Value, "must be greater than zero")
+		c.Refuse(p.PeriodSeconds <= 0, at.Child("periodSeconds"), p.PeriodSeconds, "must be greater than zero")
 		if p.PeriodSeconds > maxScalingPeriod {
 			c.Add(field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, fmt.Sprintf("must be less than or equal to %d", maxScalingPeriod)))
 		}

@@ -139,33 +139,46 @@ func sameResources(now, before []corev1.Container) {
 }
 
 // validateJobSpec checks a Job's spec. before is what its template was, empty for a new one.
-func validateJobSpec(s *batchv1.JobSpec, before *corev1.PodTemplateSpec, at *field.Path) (errs field.ErrorList) {
-	for _, n := range []struct {
-		name  string
-		value *int32
-	}{{"parallelism", s.Parallelism}, {"completions", s.Completions}} {
-		errs = append(errs, rules.NotNegative(at.Child(n.name), n.value)...)
-	}
-	if n := s.ActiveDeadlineSeconds; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, "must be greater than or equal to 0"))
-	}
-	errs = append(errs, rules.NotNegative(at.Child("backoffLimit"), s.BackoffLimit)...)
-	errs = append(errs, rules.NotNegative(at.Child("ttlSecondsAfterFinished"), s.TTLSecondsAfterFinished)...)
-	errs = append(errs, rules.NotNegative(at.Child("backoffLimitPerIndex"), s.BackoffLimitPerIndex)...)
-	errs = append(errs, rules.NotNegative(at.Child("maxFailedIndexes"), s.MaxFailedIndexes)...)
-	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Required(at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
-	}
+func validateJobSpec(s *batchv1.JobSpec, before *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
+	c.Add(rules.NotNegative(at.Child("parallelism"), s.Parallelism)...)
+	c.Add(rules.NotNegative(at.Child("completions"), s.Completions)...)
+	c.Add(rules.NotNegative(at.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds)...)
+	c.Add(rules.NotNegative(at.Child("backoffLimit"), s.BackoffLimit)...)
+	c.Add(rules.NotNegative(at.Child("ttlSecondsAfterFinished"), s.TTLSecondsAfterFinished)...)
+	c.Add(rules.NotNegative(at.Child("backoffLimitPerIndex"), s.BackoffLimitPerIndex)...)
+	c.Add(rules.NotNegative(at.Child("maxFailedIndexes"), s.MaxFailedIndexes)...)
+	c.Lack(s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil, at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified")
 	if s.ManagedBy != nil {
-		errs = append(errs, validation.IsDomainPrefixedPath(at.Child("managedBy"), *s.ManagedBy)...)
+		c.Add(validation.IsDomainPrefixedPath(at.Child("managedBy"), *s.ManagedBy)...)
 		if len(*s.ManagedBy) > maxManagedBy {
-			errs = append(errs, field.TooLong(at.Child("managedBy"), "", maxManagedBy))
+			c.Add(field.TooLong(at.Child("managedBy"), "", maxManagedBy))
 		}
 	}
-	mode := batchv1.NonIndexedCompletion
-	if s.CompletionMode != nil {
-		mode = *s.CompletionMode
+	c.Add(validateCompletion(s, at)...)
+	if p := s.PodReplacementPolicy; p != nil {
+		known := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+		if s.PodFailurePolicy != nil {
+			known = known[:1]
+		}
+		rules.Among(c, at.Child("podReplacementPolicy"), p, known...)
 	}
+	c.Add(pods.ValidateTemplate(&s.Template, before, at.Child("template"))...)
+	restart := at.Child("template", "spec", "restartPolicy")
+	switch p := s.Template.Spec.RestartPolicy; {
+	case p == corev1.RestartPolicyAlways || p == "":
+		c.Add(field.Required(restart, `valid values: "OnFailure", "Never"`))
+	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
+		c.Add(field.NotSupported(restart, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
+		c.Add(field.Invalid(restart, p, `only "Never" is supported when podFailurePolicy is specified`))
+	}
+	return c.Errs
+}
+
+// validateCompletion checks how a Job's pods are told from each other, and what that allows: when it has failed, and when succeeded.
+func validateCompletion(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) {
+	mode := ptr.Deref(s.CompletionMode, batchv1.NonIndexedCompletion)
 	switch mode {
 	case batchv1.IndexedCompletion:
 		errs = append(errs, validateIndexed(s, at)...)
@@ -189,36 +202,16 @@ func validateJobSpec(s *batchv1.JobSpec, before *corev1.PodTemplateSpec, at *fie
 	default:
 		errs = append(errs, validateSuccessPolicy(s, at.Child("successPolicy", "rules"))...)
 	}
-	if p := s.PodReplacementPolicy; p != nil {
-		known := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
-		if s.PodFailurePolicy != nil {
-			known = known[:1]
-		}
-		if !slices.Contains(known, *p) {
-			errs = append(errs, field.NotSupported(at.Child("podReplacementPolicy"), *p, known))
-		}
-	}
-	errs = append(errs, pods.ValidateTemplate(&s.Template, before, at.Child("template"))...)
-	restart := at.Child("template", "spec", "restartPolicy")
-	switch p := s.Template.Spec.RestartPolicy; {
-	case p == corev1.RestartPolicyAlways || p == "":
-		errs = append(errs, field.Required(restart, `valid values: "OnFailure", "Never"`))
-	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
-		errs = append(errs, field.NotSupported(restart, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
-	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
-		errs = append(errs, field.Invalid(restart, p, `only "Never" is supported when podFailurePolicy is specified`))
-	}
 	return errs
 }
 
 // validateIndexed checks a Job whose pods are numbered.
-func validateIndexed(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) {
-	if s.Completions == nil {
-		errs = append(errs, field.Required(at.Child("completions"), "when completion mode is Indexed"))
-	}
+func validateIndexed(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
+	c.Lack(s.Completions == nil, at.Child("completions"), "when completion mode is Indexed")
 	over := func(name string, n *int32, most int32, text string) {
 		if n != nil && *n > most {
-			errs = append(errs, field.Invalid(at.Child(name), *n, text))
+			c.Add(field.Invalid(at.Child(name), *n, text))
 		}
 	}
 	over("parallelism", s.Parallelism, maxIndexedParallelism, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexedParallelism))
@@ -227,15 +220,15 @@ func validateIndexed(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) 
 	}
 	over("maxFailedIndexes", s.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
 	if s.Completions == nil || *s.Completions <= manyCompletions || s.BackoffLimitPerIndex == nil {
-		return errs
+		return c.Errs
 	}
 	if s.MaxFailedIndexes == nil {
-		errs = append(errs, field.Required(at.Child("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", manyCompletions)))
+		c.Add(field.Required(at.Child("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", manyCompletions)))
 	}
 	const text = "must be less than or equal to %d when completions are above %d and used with backoff limit per index"
 	over("parallelism", s.Parallelism, parallelismOfMany, fmt.Sprintf(text, parallelismOfMany, manyCompletions))
 	over("maxFailedIndexes", s.MaxFailedIndexes, failedIndexesOfMany, fmt.Sprintf(text, failedIndexesOfMany, manyCompletions))
-	return errs
+	return c.Errs
 }
 
 // wanted wants a value to be one of a list, which the refusal names.
@@ -311,44 +304,41 @@ func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *c
 	return errs
 }
 
-func validateSuccessPolicy(s *batchv1.JobSpec, list *field.Path) (errs field.ErrorList) {
+func validateSuccessPolicy(s *batchv1.JobSpec, list *field.Path) field.ErrorList {
+	c := &rules.Check{}
 	switch n := len(s.SuccessPolicy.Rules); {
 	case n == 0:
-		errs = append(errs, field.Required(list, "at least one rules must be specified when the successPolicy is specified"))
+		c.Add(field.Required(list, "at least one rules must be specified when the successPolicy is specified"))
 	case n > maxPolicyRules:
-		errs = append(errs, field.TooMany(list, n, maxPolicyRules))
+		c.Add(field.TooMany(list, n, maxPolicyRules))
 	}
 	if s.Completions == nil {
-		return errs // which is refused already
+		return c.Errs // which is refused already
 	}
 	for i, rule := range s.SuccessPolicy.Rules {
 		at := list.Index(i)
-		if rule.SucceededCount == nil && rule.SucceededIndexes == nil {
-			errs = append(errs, field.Required(at, "at least one of succeededCount or succeededIndexes must be specified"))
-		}
+		c.Lack(rule.SucceededCount == nil && rule.SucceededIndexes == nil, at, "at least one of succeededCount or succeededIndexes must be specified")
 		var total int32
 		if indexes := rule.SucceededIndexes; indexes != nil {
 			at := at.Child("succeededIndexes")
-			if len(*indexes) > maxIndexes {
-				errs = append(errs, field.TooLong(at, "", maxIndexes))
-			}
+			c.NoLonger(at, len(*indexes), maxIndexes)
 			var err error
 			if total, err = countIndexes(*indexes, *s.Completions); err != nil {
-				errs = append(errs, field.Invalid(at, *indexes, "error parsing succeededIndexes: "+err.Error()))
+				c.Add(field.Invalid(at, *indexes, "error parsing succeededIndexes: "+err.Error()))
 			}
 		}
 		if n := rule.SucceededCount; n != nil {
 			at := at.Child("succeededCount")
-			errs = append(errs, rules.NotNegative(at, n)...)
+			c.Add(rules.NotNegative(at, n)...)
 			if *n > *s.Completions {
-				errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *s.Completions)))
+				c.Add(field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *s.Completions)))
 			}
 			if rule.SucceededIndexes != nil && *n > total {
-				errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total)))
+				c.Add(field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total)))
 			}
 		}
 	}
-	return errs
+	return c.Errs
 }
 
 // countIndexes counts indexes as 0,2-4 has them, each below the number of completions, in their order.

@@ -57,9 +57,7 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 
 // refuse adds what is wrong with a member if it's so. A condition has no value to show.
 func (r *jobReport) refuse(is bool, member string, value any, why string) {
-	if is {
-		r.Add(field.Invalid(r.at.Child(member), value, why))
-	}
+	r.Refuse(is, r.at.Child(member), value, why)
 }
 
 func (r *jobReport) refuseConditions(is bool, why string) {
@@ -96,9 +94,7 @@ func (r *jobReport) times() {
 	r.refuseConditions((completes || r.is.failing != r.before.failing) && r.is.complete && r.is.failing, "cannot set Complete=True and FailureTarget=true conditions")
 	timed := completes || !ptr.Equal(s.CompletionTime, r.was.CompletionTime)
 	r.refuse(timed && s.CompletionTime != nil && !r.is.complete, "completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
-	if timed && s.CompletionTime == nil && r.is.complete {
-		r.Add(field.Required(r.at.Child("completionTime"), "completionTime is required for Complete jobs"))
-	}
+	r.Lack(timed && s.CompletionTime == nil && r.is.complete, r.at.Child("completionTime"), "completionTime is required for Complete jobs")
 	moved := !ptr.Equal(s.StartTime, r.was.StartTime) || !ptr.Equal(s.CompletionTime, r.was.CompletionTime)
 	r.refuse(moved && s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime), "completionTime", s.CompletionTime, "must be equal to or after `startTime`")
 }
@@ -119,9 +115,7 @@ func (r *jobReport) finish() {
 	r.refuse((ends || s.Active != r.was.Active) && s.Active > 0, "active", s.Active, "active>0 is invalid for finished job")
 	n := r.job.Spec.Completions
 	neverRuns := ptr.Deref(r.job.Spec.Suspend, false) && n != nil && *n == 0
-	if (ends || !ptr.Equal(s.StartTime, r.was.StartTime)) && !neverRuns && s.StartTime == nil {
-		r.Add(field.Required(r.at.Child("startTime"), "startTime is required for finished job"))
-	}
+	r.Lack((ends || !ptr.Equal(s.StartTime, r.was.StartTime)) && !neverRuns && s.StartTime == nil, r.at.Child("startTime"), "startTime is required for finished job")
 	left := s.UncountedTerminatedPods
 	r.refuse((ends || !equality.Semantic.DeepEqual(left, r.was.UncountedTerminatedPods)) && left != nil && len(left.Failed)+len(left.Succeeded) > 0,
 		"uncountedTerminatedPods", left, "must be empty for finished job")

@@ -76,9 +76,7 @@ func Kinds() []registry.Type {
 
 func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 	c, spec := &rules.Check{}, field.NewPath("spec")
-	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
-		c.Add(field.Invalid(spec, rules.Untagged(b.Spec), "minAvailable and maxUnavailable cannot be both set"))
-	}
+	c.Refuse(b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil, spec, rules.Untagged(b.Spec), "minAvailable and maxUnavailable cannot be both set")
 	if n := b.Spec.MinAvailable; n != nil {
 		c.Add(validateShare(*n, spec.Child("minAvailable"))...)
 		c.Add(atMostAll(*n, spec.Child("minAvailable"))...)
