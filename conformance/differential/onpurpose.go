@@ -100,6 +100,7 @@ var unseen = []purpose{
 	{at: "A write of a policy or a binding", why: "So is that of a policy or a binding, and parameters are as new as the request."},
 	{at: "`messageExpression`", why: "A policy's `messageExpression` is evaluated where a validation failed alone, so that it can't use up what others may cost."},
 	{at: "`status.typeChecking`", why: "A policy's `status.typeChecking` is in the answer to the write of it, because no controller has to write it."},
+	{at: "from its next write on", why: "A default that is newer than an object is in it from its next write on, because what is read is what is stored, copied. kube-apiserver fills it in at each read."},
 	{at: "one port for all", why: "The endpoints of `kubernetes` with ports of their own have EndpointSlices of their own, because a slice has one list of ports. kube-apiserver writes one port for all."},
 	{at: "the message names the flag", why: "Without `--builtin=all` the paths of kinds that are data alone are 404, and the message names the flag: nobody should wait for what would act on them."},
 	{at: "are on under the name", why: "Plug-ins that change every object of a kind are off under the program's own name, because nothing here takes back what they do."},
