@@ -1,4 +1,4 @@
-# Targets are one or two lines; logic lives in Go. `make` alone lists them.
+# Targets are a few commands; logic lives in Go. `make` alone lists them.
 GO        ?= go
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 ARGS      ?=
@@ -21,8 +21,8 @@ PEER      = v1$(patsubst v0%,%,$(shell $(GO) -C bench/peer list -m -f '{{.Versio
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
 VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 
-# Before and after what is done in every module of the repo, but for conformance/clients, conformance/aggregation and bench/peer, whose dependencies take
-# long to build: their own targets vet them.
+# Before and after what is done in every module of the repo, but for bench/peer and those below conformance (clients, aggregation, kwok and oracle),
+# whose dependencies take long to build: their own targets look at them.
 MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod conformance/etcd35/go.mod examples/*/go.mod))
 EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
 DONE    = ); done
@@ -117,7 +117,7 @@ oracle: ## build upstream's kube-apiserver, kube-controller-manager, kube-schedu
 	$(GO) -C bench/peer build -trimpath -buildvcs=false -o $(abspath $(ORACLE))/etcd ./etcd
 
 .PHONY: differential
-differential: build ## send the same requests to upstream (ORACLE) and to this tree, and print where the answers differ; ONLY='^pods' picks, ARGS=--all prints what testdata/notyet allows too
+differential: build ## send the same requests to upstream (ORACLE) and to this tree, and print where the answers differ; ONLY='^pods' picks, ARGS=--all prints what testdata/notyet allows too (a folder that is there only while something differs)
 	@$(DIFFERENTIAL) live --bin $(abspath $(ORACLE)) --only '$(ONLY)' $(ARGS)
 
 .PHONY: differential-replay

@@ -120,8 +120,8 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// process sets what there is one of per process. GOGC (see collectLess) and GOMEMLIMIT are the environment's to set, and GOMAXPROCS
-// follows the container's limit by itself.
+// process sets what a process has one of: SIGXFSZ, the default log, klog's. GOMEMLIMIT and GOMAXPROCS stay Go's; memory.go sets GOGC's
+// percentage unless the environment does.
 func process(log *slog.Logger) {
 	signal.Ignore(syscall.SIGXFSZ) // a write past the limit of a file's size then fails, and the error says so
 	slog.SetDefault(log)

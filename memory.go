@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A small heap is collected often: with 12 MB in use, Go collects after each 12 MB, which a hundred creations of a Pod allocate. So no
-// collection begins before the heap has leastHeap bytes. A larger one grows by three quarters between two collections, where Go has it
+// A small heap is collected often: with 12 MiB in use, Go collects after each 12 MiB, which a hundred creations of a Pod allocate. So no
+// collection begins before the heap has leastHeap. A larger one grows by three quarters between two collections, where Go has it
 // double: that's a tenth less memory for a hundredth more CPU.
 const (
-	leastHeap = 64 << 20
-	growth    = 75 // percent
-	leastStep = 10 // percent. To set when the next collection begins stops the world for some 20 µs, and isn't worth less.
+	leastHeap = 64 << 20 // bytes
+	growth    = 75       // percent
+	leastStep = 10       // percent. To set when the next collection begins stops the world for some 20 µs, and isn't worth less.
 )
 
 // collectLess sets when the garbage collector runs, unless GOGC says when. It's called when the server is ready: one that does nothing
@@ -28,22 +28,27 @@ func collectLess() {
 
 var collecting sync.Once // per process
 
-// cycle becomes garbage in each collection, after which its finalizer looks how large the heap is. It's too large to share its memory with
-// other small objects, which would keep it alive.
+// cycle becomes garbage in each collection, after which its finalizer looks how large the heap is. It has more than the 16 bytes below
+// which Go's tiny allocator puts several objects into one block, which the others would keep alive.
 type cycle struct {
-	percent int
+	percent int // that GOGC has
 	_       [2]uint64
 }
 
-// afterEach sets it after each collection from the next one on.
+// percentFor returns GOGC's percentage for a heap of which so many bytes are in use.
+func percentFor(live int) int {
+	if live <= 0 {
+		return growth
+	}
+	return max(growth, leastHeap*100/live-100)
+}
+
+// afterEach has c's finalizer run at the next collection, set GOGC's percentage, and arm itself again.
 func afterEach(c *cycle) {
 	runtime.SetFinalizer(c, func(c *cycle) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
-		percent := growth
-		if n := int(live[0].Value.Uint64()); n > 0 {
-			percent = max(growth, leastHeap*100/n-100)
-		}
+		percent := percentFor(int(live[0].Value.Uint64()))
 		if percent > c.percent+leastStep || percent < c.percent-leastStep {
 			debug.SetGCPercent(percent)
 			c.percent = percent

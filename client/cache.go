@@ -324,8 +324,8 @@ type index[T any] struct {
 	keys   map[string]map[Key]struct{}
 }
 
-// AddIndex adds an index by the values that a function finds in an object. It must find the same ones each time. A second
-// index of the same name replaces the first.
+// AddIndex adds an index by the values that a function finds in an object. It must find the same ones each time,
+// be quick, and not call the cache, which is locked meanwhile. A second index of the same name replaces the first.
 func (c *Cache[T]) AddIndex(name string, values func(*T) []string) {
 	x := &index[T]{values, map[string]map[Key]struct{}{}}
 	c.mu.Lock()

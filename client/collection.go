@@ -167,8 +167,8 @@ func (r Collection[T]) Delete(ctx context.Context, name string, options ...Optio
 	return err
 }
 
-// DeleteCollection deletes all objects of the collection, or those that are selected. Without In these are the objects of all
-// namespaces: apiserver-lite deletes them, kube-apiserver refuses.
+// DeleteCollection deletes all objects of the collection, or those that are selected. Without In it deletes those of all
+// namespaces, which kube-apiserver refuses to do.
 func (r Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
 	c := newCall(options)
 	if c.err != nil {

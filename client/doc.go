@@ -62,7 +62,8 @@
 // # Locks
 //
 // reflector.mu comes first: it's held during calls of the Store, a Cache for example. Then Cache.mu, under which
-// subscription.mu is taken. Client.mu guards a map and is a leaf. A file's mutex is held while the file with a token or a
+// subscription.mu is taken, and the functions of AddIndex are called: they must be quick and must not call the cache.
+// Client.mu guards a map and is a leaf. A file's mutex is held while the file with a token or a
 // certificate is read. No mutex is held while a command runs that prints a credential (package kubeconfig): those who need it
 // wait, each until its context ends.
 //

@@ -95,14 +95,16 @@ type controller interface {
 	begin()
 	// observe is told about an object of the state, or a change. The event is the caller's.
 	observe(e *cacher.Event)
+	// complete says that the state has been told: what the controller knows and wasn't told about is gone.
 	complete()
 	// forget lets go of all that the controller knows, at the end of a term. It's called when nothing of it runs any more.
 	forget()
 	// run does what is queued until ctx ends, and returns when nothing of it runs any more.
 	run(ctx context.Context)
-	// idle tells whether nothing is left to do that isn't others' matter. What isn't due yet isn't left.
+	// idle tells whether nothing is left to do that isn't others' matter. What isn't due yet isn't left. Quiescent
+	// returns when all of them are idle.
 	idle() bool
-	// pending says what is left to do, at most so many things. It may be called at any time.
+	// pending says what is left to do, at most so many things, for those who wait for Quiescent. It may be called at any time.
 	pending(most int) []Pending
 }
 

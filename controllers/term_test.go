@@ -33,7 +33,7 @@ func TestTerms(t *testing.T) {
 			if r.ctx.Err() != nil {
 				t.Fatal("not in time")
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // nothing tells when it begins to hold
 		}
 	}
 	owner := r.create("owner", nil)

@@ -220,7 +220,7 @@ func (h *hopper) run() {
 	h.at = stretch{who: h.who, from: h.from, to: h.from, front: h.front}
 	for ; !h.over() && !h.ledger.failed() && !h.t.Failed(); h.hops++ {
 		if h.lags && h.hops%3 == 2 {
-			time.Sleep(4 * time.Second)
+			time.Sleep(4 * time.Second) // it lags: the version that it goes on from gets old
 		}
 		h.watch(h.replicas.any())
 		if !h.lags {

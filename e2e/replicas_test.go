@@ -53,7 +53,7 @@ func (r *replica) away() *process {
 func (r *replica) ask(method, path, body string) (who string, a answer, err error) {
 	base := r.base()
 	if base == "" {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // so that nobody asks all the time while it's away
 		return r.name, a, fmt.Errorf("%s is away", r.name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestPatience)

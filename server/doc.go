@@ -48,7 +48,7 @@
 // # Goroutines
 //
 // An instance owns what its wire.Port owns, the cacher's feed, the registry's loop, the controllers (package controllers), the
-// sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (package watches). With users it owns the writer of
+// aggregator's Run and, where the server acts, Act, the sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (package watches). With users it owns the writer of
 // the first rules (bootstrap) and the one that looks at credentials of open watches again (recheck), and on a replica the
 // election, the pulse, the compaction, the one that lists the replicas and those that answer the questions of
 // /debug/quiescent (package replica).

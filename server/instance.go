@@ -267,7 +267,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 	return who, nil
 }
 
-// serve starts the goroutines: HTTP, feed, registry, controllers or what a replica has (startReplica), compaction, sweeper,
+// serve starts the goroutines: HTTP, feed, registry, controllers and aggregator or what a replica has (startReplica), compaction, sweeper,
 // the first rules, recheck, tidier.
 func (in *instance) serve(ctx context.Context, s *Server, identity *identity, certificate *tls.Certificate) {
 	ctx = context.WithoutCancel(ctx)

@@ -291,7 +291,7 @@ func (s *selection) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&s.fields, "field-selector", "", "field selector, such as metadata.name=red")
 }
 
-// check refuses selectors that don't parse, and selectors beside something else that says which objects.
+// check refuses selectors that don't parse, and those that are given beside something else that says which objects are meant.
 func (s *selection) check(beside string) error {
 	if _, err := selectors.ParseLabels(s.labels); err != nil {
 		return usageError("--selector: %w", err)
