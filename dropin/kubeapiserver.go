@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -273,37 +274,20 @@ func (f *tlsFlags) add(set *pflag.FlagSet) {
 
 // config returns what HTTPS begins from; nil leaves it to the server.
 func (f *tlsFlags) config() (*tls.Config, error) {
-	versions := map[string]uint16{"": 0, "VersionTLS10": tls.VersionTLS12, "VersionTLS11": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
-	version, known := versions[f.minVersion]
-	if !known {
-		return nil, fmt.Errorf("--tls-min-version %q is unknown: there are VersionTLS12 and VersionTLS13", f.minVersion)
-	}
-	if version == 0 && len(f.suites) == 0 && len(f.curves) == 0 {
+	if f.minVersion == "" && len(f.suites) == 0 && len(f.curves) == 0 {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: max(version, tls.VersionTLS12)}
-	for _, name := range f.suites {
-		id, err := cipherSuite(name)
-		if err != nil {
-			return nil, err
-		}
-		config.CipherSuites = append(config.CipherSuites, id)
+	version, err := cliflag.TLSVersion(f.minVersion)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-min-version: %w", err)
 	}
+	suites, err := cliflag.TLSCipherSuites(f.suites) // insecure ones, too
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cipher-suites: %w", err)
+	}
+	config := &tls.Config{MinVersion: max(version, tls.VersionTLS12), CipherSuites: suites}
 	for _, id := range f.curves {
 		config.CurvePreferences = append(config.CurvePreferences, tls.CurveID(id))
 	}
 	return config, nil
-}
-
-// cipherSuite returns the number of the suite of this name, insecure ones included, as kube-apiserver does.
-func cipherSuite(name string) (uint16, error) {
-	if strings.HasSuffix(name, "_WITH_CHACHA20_POLY1305") {
-		name += "_SHA256" // the name that Go had for it once
-	}
-	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
-		if suite.Name == name {
-			return suite.ID, nil
-		}
-	}
-	return 0, fmt.Errorf("--tls-cipher-suites: there is no %q", name)
 }

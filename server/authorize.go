@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
@@ -108,16 +109,10 @@ func (h *handler) rechecks() bool { return h.rbac != nil || h.identity.on }
 
 // recheck ends watches whose users have lost the right to them, or whose credentials don't count any more, until ctx ends.
 func (h *handler) recheck(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	_ = wait.PollUntilContextCancel(ctx, every, false, func(ctx context.Context) (bool, error) {
 		h.recheckAll(ctx)
-	}
+		return false, nil
+	})
 }
 
 // recheckAll looks at all open watches once. What a user may do is decided from memory. Whether a credential counts may take the

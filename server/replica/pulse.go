@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -31,25 +33,14 @@ type Pulse struct {
 }
 
 // Run looks again and again until ctx ends.
-func (p *Pulse) Run(ctx context.Context) {
-	tick := time.NewTicker(pulseInterval)
-	defer tick.Stop()
-	for {
-		p.look(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+func (p *Pulse) Run(ctx context.Context) { wait.NonSlidingUntilWithContext(ctx, p.look, pulseInterval) }
 
 // look asks the store where it is, and waits until the caches are there.
 func (p *Pulse) look(ctx context.Context) {
 	asked := time.Now()
-	wait, cancel := context.WithTimeout(ctx, pulseTimeout)
+	bounded, cancel := context.WithTimeout(ctx, pulseTimeout)
 	defer cancel()
-	rev, err := p.store.Barrier(wait)
+	rev, err := p.store.Barrier(bounded)
 	if ctx.Err() != nil {
 		return
 	}
@@ -63,9 +54,9 @@ func (p *Pulse) look(ctx context.Context) {
 	}
 	p.heard()
 	heard := time.Now()
-	wait, cancel = context.WithTimeout(ctx, pulseTimeout)
+	bounded, cancel = context.WithTimeout(ctx, pulseTimeout)
 	defer cancel()
-	err = p.cacher.WaitFor(wait, rev)
+	err = p.cacher.WaitFor(bounded, rev)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch p.lag = time.Since(heard); {
