@@ -21,6 +21,7 @@ var floors = []floor{
 	{"selectors", nil},
 	{"watchstream", nil},
 	{"internal/private", nil},
+	{"internal/jsonscan", nil},
 	{"internal/connections", nil},
 	{"audit", []string{"internal/private"}},
 	{"kubeproto", nil},
@@ -34,7 +35,7 @@ var floors = []floor{
 	{"internal/loglimit", nil},
 	{"storage/etcd", []string{"storage/etcd/check", "storage/kv", "storage/age", "internal/loglimit", "internal/private"}},
 	{"storage/election", []string{"storage"}},
-	{"storage/kube", []string{"selectors", "watchstream", "kubeproto", "storage"}},
+	{"storage/kube", []string{"internal/jsonscan", "selectors", "watchstream", "kubeproto", "storage"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "storage", "storage/kube"}},
 	{"registry/clip", nil},
 	{"registry/jsontree", nil},
@@ -45,7 +46,7 @@ var floors = []floor{
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},
 	{"registry/hookclient", []string{"fair", "internal/connections", "registry/object"}},
 	{"registry/conversion", []string{"registry/hookclient"}},
-	{"registry/form", []string{"registry/clip", "registry/jsontree", "storage/kube"}},
+	{"registry/form", []string{"internal/jsonscan", "registry/clip", "registry/jsontree", "storage/kube"}},
 	{"registry/crd", nil},
 	{"registry/quota", []string{"registry/jsontree", "storage/kube"}},
 	{"registry/expression", nil}, // pure, likewise
@@ -92,7 +93,7 @@ var floors = []floor{
 	{"server", []string{"server/wire", "server/guard", "server/flowcontrol", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
-	{"client", []string{"selectors", "watchstream"}},
+	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
 	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
 	{"internal/program", nil},                                  // builds the programs that tests start
@@ -109,7 +110,7 @@ var floors = []floor{
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.
-var light = []string{"selectors", "watchstream", "client", "storage"}
+var light = []string{"selectors", "watchstream", "internal/jsonscan", "client", "storage"}
 
 type floor struct {
 	name string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -83,7 +84,7 @@ func (t typeMeta) splice(document []byte) []byte {
 			spliced = fmt.Appendf(spliced, "%q:%s,", m.name, value)
 		}
 	}
-	if next := space(document, start+1); next < len(document) && document[next] == '}' {
+	if (&jsonscan.Scanner{Data: document, Pos: start + 1}).Peek() == '}' {
 		spliced = bytes.TrimSuffix(spliced, []byte(","))
 	}
 	return append(spliced, document[start+1:]...)

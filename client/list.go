@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -132,17 +133,17 @@ func (r Collection[T]) page(ctx context.Context, c *call, token string) (page, e
 // readPage takes a list apart. What isn't JSON is an error, here or, within the items, when they're decoded.
 func readPage(document []byte) (p page, err error) {
 	sound := true
-	err = scanObject(document, func(key, value []byte) bool {
-		isItems := string(key) == `"items"`
-		sound = json.Valid(key) && (isItems || json.Valid(value))
-		switch string(key) {
-		case `"apiVersion"`:
+	err = scanObject(document, func(name, value []byte) bool {
+		isItems := string(name) == "items"
+		sound = json.Valid(slices.Concat([]byte{'"'}, name, []byte{'"'})) && (isItems || json.Valid(value))
+		switch string(name) {
+		case "apiVersion":
 			p.typed.apiVersion = text(value)
-		case `"kind"`:
+		case "kind":
 			p.typed.kind = strings.TrimSuffix(text(value), "List")
-		case `"metadata"`:
+		case "metadata":
 			p.version, p.next = text(member(value, "resourceVersion")), text(member(value, "continue"))
-		case `"items"`:
+		case "items":
 			if p.items != nil { // of two, only the last would be looked at
 				sound = false
 			}

@@ -19,8 +19,8 @@ func FuzzScan(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
 		var keys, values, items [][]byte
-		notObject := scanObject(document, func(key, value []byte) bool {
-			keys, values = append(keys, key), append(values, value)
+		notObject := scanObject(document, func(name, value []byte) bool {
+			keys, values = append(keys, slices.Concat([]byte{'"'}, name, []byte{'"'})), append(values, value)
 			return true
 		})
 		var notArray error

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 )
 
 // path is a parsed JSONPath. Immutable, and safe for concurrent use.
@@ -110,18 +112,19 @@ func (w wanted) with(members []string) wanted {
 
 // decode reads a value, skipping what isn't wanted.
 func (w wanted) decode(r *reader) any {
-	if w == nil || r.peek() != '{' {
+	if w == nil || r.Peek() != '{' {
 		return r.value()
 	}
 	members := make(map[string]any, len(w))
-	r.members(func(name []byte) {
+	r.Members(func(name []byte) {
+		name = jsonscan.Unquote(name)
 		for _, m := range w {
 			if m.name == string(name) {
 				members[m.name] = m.of.decode(r)
 				return
 			}
 		}
-		r.skip()
+		r.Skip()
 	})
 	return members
 }

@@ -19,8 +19,8 @@ func FuzzReader(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := (&reader{data: []byte(text)}).value()
-		part := wanted{}.with([]string{"a", "b"}).with([]string{"d"}).decode(&reader{data: []byte(text)})
+		got := newReader([]byte(text)).value()
+		part := wanted{}.with([]string{"a", "b"}).with([]string{"d"}).decode(newReader([]byte(text)))
 		if !json.Valid([]byte(text)) || !utf8.ValidString(text) { // neither is ever stored
 			return
 		}

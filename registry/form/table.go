@@ -69,7 +69,7 @@ func (t *table) appendRow(dst []byte, o *kube.Object) []byte {
 			wholeObjects.Put(pooled)
 		}
 	}()
-	object := t.wanted.decode(&reader{data: whole})
+	object := t.wanted.decode(newReader(whole))
 	dst = append(dst, `{"cells":[`...)
 	if t.nameFirst {
 		dst = appendCell(dst, o.Name())

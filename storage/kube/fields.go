@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 )
 
 // Fields are the selectable fields of a resource whose values its objects carry: all besides name and namespace. They're
@@ -103,7 +105,7 @@ func (p *fieldPaths) read(raw []byte) []string {
 		places = p.ends[n-1]
 	}
 	texts := make([]string, places)
-	p.root.read(&scanner{data: raw}, texts)
+	p.root.read(&jsonscan.Scanner{Data: raw}, texts)
 	first := 0
 	for i, end := range p.ends {
 		texts[i], first = cmp.Or(texts[first:end]...), end // which were read already, as each field has a path
@@ -146,26 +148,26 @@ func (t *fieldTree) member(name string) *fieldMember {
 }
 
 // read puts the texts of an object's members into their places. Of members with the same name, the last one counts.
-func (t *fieldTree) read(s *scanner, texts []string) {
-	s.members(func(key []byte) {
-		name, _ := unquote(key)
+func (t *fieldTree) read(s *jsonscan.Scanner, texts []string) {
+	s.Members(func(key []byte) {
+		name := unquote(key)
 		for i := range t.members {
 			m := &t.members[i]
 			if m.name != name {
 				continue
 			}
 			m.clear(texts)
-			if s.space(); s.peek() == '{' && len(m.below.members) > 0 {
+			if s.Peek() == '{' && len(m.below.members) > 0 {
 				m.below.read(s, texts)
 				return
 			}
-			text := s.scalar()
+			text := scalar(s)
 			for _, place := range m.places {
 				texts[place] = text
 			}
 			return
 		}
-		s.skip()
+		s.Skip()
 	})
 }
 
@@ -181,16 +183,13 @@ func (m *fieldMember) clear(texts []string) {
 
 // scalar reads one value, and returns its text; "" for null, a list or an object. The text shares nothing with the bytes,
 // because indexes keep it.
-func (s *scanner) scalar() string {
-	start := s.pos
-	switch s.peek() {
+func scalar(s *jsonscan.Scanner) string {
+	switch s.Peek() {
 	case '"':
-		text, _ := s.text()
-		return strings.Clone(text)
+		return string(s.Text())
 	case '{', '[', 'n':
-		s.skip()
+		s.Skip()
 		return ""
 	}
-	s.skip()
-	return string(s.data[start:s.pos])
+	return string(s.Skip())
 }

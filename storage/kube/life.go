@@ -1,5 +1,7 @@
 package kube
 
+import "github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
+
 // TTLAnnotation says how long an object lives, as a Go duration from its creation.
 const TTLAnnotation = "apiserver-lite/ttl"
 
@@ -18,21 +20,21 @@ func (o *Object) Life() (l Life) {
 	if o.Err != nil {
 		return l
 	}
-	s := scanner{data: o.raw, pos: int(o.offsets.metadata.from)}
-	s.members(func(key []byte) {
+	s := &jsonscan.Scanner{Data: o.raw, Pos: int(o.offsets.metadata.from)}
+	s.Members(func(key []byte) {
 		switch string(key) {
 		case "creationTimestamp":
-			l.Created = s.textOrSkip()
+			l.Created = text(s)
 		case "annotations":
-			s.members(func(key []byte) {
+			s.Members(func(key []byte) {
 				if string(key) == TTLAnnotation {
-					l.TTL = s.textOrSkip()
+					l.TTL = text(s)
 				} else {
-					s.skip()
+					s.Skip()
 				}
 			})
 		default:
-			s.skip()
+			s.Skip()
 		}
 	})
 	return l

@@ -1,5 +1,11 @@
 package kube
 
+import (
+	"unsafe"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
+)
+
 // Lineage is what decides about an object's life: who it is, who owns it, and who holds it. Its strings share the object's
 // bytes, so whoever keeps one keeps all of these.
 type Lineage struct {
@@ -23,40 +29,45 @@ func (o *Object) Lineage() (l Lineage) {
 	if o.Err != nil {
 		return l
 	}
-	s := scanner{data: o.raw, pos: int(o.offsets.metadata.from)}
-	s.members(func(key []byte) {
+	s := &jsonscan.Scanner{Data: o.raw, Pos: int(o.offsets.metadata.from)}
+	s.Members(func(key []byte) {
 		switch string(key) {
 		case "uid":
-			l.UID = s.textOrSkip()
+			l.UID = text(s)
 		case "finalizers":
-			s.elements(func() { l.Finalizers = append(l.Finalizers, s.textOrSkip()) })
+			s.Elements(func() { l.Finalizers = append(l.Finalizers, text(s)) })
 		case "ownerReferences":
-			s.elements(func() { l.Owners = append(l.Owners, s.owner()) })
+			s.Elements(func() { l.Owners = append(l.Owners, ownerOf(s)) })
 		default:
-			s.skip()
+			s.Skip()
 		}
 	})
 	return l
 }
 
-func (s *scanner) owner() (o Owner) {
-	s.members(func(key []byte) {
+func ownerOf(s *jsonscan.Scanner) (o Owner) {
+	s.Members(func(key []byte) {
 		switch string(key) {
 		case "apiVersion":
-			o.APIVersion = s.textOrSkip()
+			o.APIVersion = text(s)
 		case "kind":
-			o.Kind = s.textOrSkip()
+			o.Kind = text(s)
 		case "name":
-			o.Name = s.textOrSkip()
+			o.Name = text(s)
 		case "uid":
-			o.UID = s.textOrSkip()
+			o.UID = text(s)
 		case "blockOwnerDeletion":
-			s.space()
-			o.Blocks = s.peek() == 't'
-			s.skip()
+			o.Blocks = s.Peek() == 't'
+			s.Skip()
 		default:
-			s.skip()
+			s.Skip()
 		}
 	})
 	return o
+}
+
+// text reads a value, and returns the text of a string, "" for anything else. It shares the scanned bytes, which never change.
+func text(s *jsonscan.Scanner) string {
+	b := s.Text()
+	return unsafe.String(unsafe.SliceData(b), len(b))
 }

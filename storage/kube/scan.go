@@ -1,14 +1,13 @@
 package kube
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
@@ -164,10 +163,7 @@ func (s *scanner) labels() (selectors.Set, error) {
 	var few [2 * 8]string // most objects have at most eight labels, which need no allocation until the end
 	set, sorted := few[:0], true
 	err := s.object(func(key []byte) error {
-		k, err := unquote(key)
-		if err != nil {
-			return err
-		}
+		k := unquote(key)
 		if s.space(); s.peek() != '"' {
 			return s.value()
 		}
@@ -386,19 +382,12 @@ func (s *scanner) literal(word string) error {
 // text reads a string value; without escapes it shares the scanned bytes, which never change.
 func (s *scanner) text() (string, error) {
 	b, err := s.quoted()
-	if err != nil {
-		return "", err
-	}
-	return unquote(b)
+	return unquote(b), err
 }
 
-func unquote(b []byte) (string, error) {
-	if bytes.IndexByte(b, '\\') < 0 {
-		return unsafe.String(unsafe.SliceData(b), len(b)), nil
-	}
-	var out string
-	err := json.Unmarshal(slices.Concat([]byte{'"'}, b, []byte{'"'}), &out)
-	return out, err
+func unquote(b []byte) string {
+	b = jsonscan.Unquote(b)
+	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
 func (s *scanner) stringExtent() (extent, error) {
@@ -426,44 +415,3 @@ func (s *scanner) space() {
 		}
 	}
 }
-
-// The functions below read values of which scan has said that they are valid JSON.
-
-// members reads the object that comes next, and skips any other value. member must read the value of its key.
-func (s *scanner) members(member func(key []byte)) {
-	if s.space(); s.peek() != '{' {
-		s.skip()
-		return
-	}
-	_ = s.object(func(key []byte) error {
-		member(key)
-		return nil
-	})
-}
-
-// elements reads the list that comes next, and skips any other value. element must read one element.
-func (s *scanner) elements(element func()) {
-	if s.space(); s.peek() != '[' {
-		s.skip()
-		return
-	}
-	s.pos++
-	for s.space(); s.peek() != ']'; s.space() {
-		if s.peek() == ',' {
-			s.pos++
-		}
-		element()
-	}
-	s.pos++
-}
-
-func (s *scanner) textOrSkip() (text string) {
-	if s.space(); s.peek() != '"' {
-		s.skip()
-		return ""
-	}
-	text, _ = s.text()
-	return text
-}
-
-func (s *scanner) skip() { _ = s.value() }
