@@ -38,7 +38,6 @@ var oversized = map[string]int{
 	"struct registry/registry.go Registry":   24,
 	"struct registry/schema/quick.go quick":  24,
 	"struct registry/typed.go Type":          42,
-	"struct storage/etcd/keeper.go keeper":   23,
 
 	"package registry": 12000,
 }

@@ -36,7 +36,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 	}
 	in.cacher = cacher.New(in.backing.store, cacher.Options{Log: in.log})
 	if in.backing.etcd != nil {
-		in.backing.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
+		in.backing.etcd.SetFloor(in.cacher.Position)
 	}
 	if in.backing.client != nil {
 		in.share(s)

@@ -150,7 +150,7 @@ func (s *Store) Window(context.Context) (compacted, newest storage.Revision, err
 func (s *Store) Compacted() storage.Revision { return s.compacted.At() }
 
 // NoteCompacted notes that history is gone up to a revision. Otherwise the store finds out when it next reads history.
-func (s *Store) NoteCompacted(revision int64) { s.compacted.Raise(storage.Revision(revision)) }
+func (s *Store) NoteCompacted(revision storage.Revision) { s.compacted.Raise(revision) }
 
 // Current returns the newest revision whose changes can be read. It waits for the locks of etcd's database.
 func (s *Store) Current() storage.Revision {

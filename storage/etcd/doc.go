@@ -63,7 +63,7 @@
 //
 // The mutexes are leaves, but for guest.mu. Nothing waits or logs while one is held.
 //
-//   - keeper.mu guards the marks.
+//   - marks.mu guards the marks and their clock.
 //   - bursts.mu guards which writes wait, and which are out.
 //   - The one in ask guards what the members answer.
 //   - port.mu guards whether the port is closed.
@@ -78,7 +78,7 @@
 // # Bounds
 //
 //   - the database: Options.QuotaBytes
-//   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks: maxMarks
+//   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks divide it into some 64 parts (package history)
 //   - the entries that etcd keeps in memory: snapshotCount and catchUpEntries
 //   - the WAL on disk: maxWALFiles of segmentBytes, fewer on a small disk, and what is written in a second
 //   - a request: MaxValueBytes and requestOverhead, or BulkBytes with Bulk

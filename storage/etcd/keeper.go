@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/age"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
 
 const (
@@ -41,13 +41,10 @@ type keeper struct {
 	quota    int64
 	room     *room
 	cluster  *cluster // nil for a store of one member without a port
-	deciders
-	historyClock
+	marks    *marks
+	reader
 	writeCount
 	alarms alarms
-
-	mu    sync.Mutex // guards marks; nothing waits while it's held
-	marks *marks     // written by the keeper's goroutine alone
 
 	// The keeper's goroutine alone:
 	compaction compaction
@@ -55,24 +52,23 @@ type keeper struct {
 	complaint  string // what was logged last; "" after a look at which nothing failed
 }
 
-// deciders are what others say about compaction, and who hears of it.
-type deciders struct {
-	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
-	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
-	tell  atomic.Pointer[func(int64)]  // see Server.SetCompacted; nil if nobody wants to know
+// reader is who reads history.
+type reader struct {
+	floor atomic.Pointer[func() storage.Revision] // see Server.SetFloor; nil if there's none
+	tell  atomic.Pointer[func(storage.Revision)]  // see Server.SetCompacted; nil if nobody wants to know
 }
 
 // compaction says how far history is dropped.
 type compaction struct {
-	wanted int64 // the revision up to which history has ended
-	done   int64 // the revision up to which this process has compacted; 0 before
+	wanted storage.Revision // up to which history has ended
+	done   storage.Revision // up to which this process has compacted; 0 before
 }
 
 func newKeeper(s *Server, o Options) (*keeper, error) {
 	local, d := s.Local, s.dir
-	m, base, err := d.loadMarks(o, local.KV().Rev())
+	m, err := d.loadMarks(o, local.KV().Rev())
 	if err != nil {
-		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
+		return nil, err
 	}
 	db := newDatabase(local, &s.snapshots)
 	room, err := newRoom(d, db, o.Log)
@@ -81,40 +77,18 @@ func newKeeper(s *Server, o Options) (*keeper, error) {
 	}
 	k := &keeper{
 		local: local, database: db, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, cluster: s.cluster,
-		historyClock: historyClock{at: base, last: time.Now()},
-		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: s.snapshots.Load()},
+		writeCount: writeCount{writes: local.Watchable().NewWatchStream(), of: s.snapshots.Load()},
 	}
 	k.noteAlarms()
 	return k, k.countWrites()
 }
 
-// historyClock counts the time that servers ran on the directory.
-type historyClock struct {
-	clockMu sync.Mutex // guards the rest; a leaf
-	at      time.Duration
-	last    time.Time // when it was at that
-}
-
-// maxClockStep is what the clock counts at most between two reads: many times diskInterval, since the keeper reads it that
-// often unless a disk hangs. A pause of the machine that no clock of the process noticed is no longer than that.
-const maxClockStep = time.Minute
-
-// clock reads it. Jumps of the machine's clock don't change it (see age.Step).
-func (c *historyClock) clock() time.Duration { return c.read(time.Now()) }
-
-func (c *historyClock) read(now time.Time) time.Duration {
-	c.clockMu.Lock()
-	defer c.clockMu.Unlock()
-	c.at, c.last = c.at+age.Step(c.last, now, maxClockStep), now
-	return c.at
-}
-
 // run looks at the disk, at space and at history, until ctx ends.
 func (k *keeper) run(ctx context.Context) {
-	interval := max(minKeeperInterval, min(keeperInterval, k.marks.keep/looksPerHistory))
+	interval := max(minKeeperInterval, min(keeperInterval, k.marks.keep.Age/looksPerHistory))
 	ticker := time.NewTicker(min(diskInterval, interval))
 	defer ticker.Stop()
-	next := k.clock()
+	next := k.marks.clock()
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,7 +100,7 @@ func (k *keeper) run(ctx context.Context) {
 		if err != nil {
 			return // ctx has ended
 		}
-		if at := k.clock(); at >= next {
+		if at := k.marks.clock(); at >= next {
 			next = at + interval
 			err := errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))
 			if ctx.Err() == nil {
@@ -153,11 +127,10 @@ func (k *keeper) keepHistory(ctx context.Context) error {
 	if err := k.recount(k.database.snapshots.Load()); err != nil {
 		return err
 	}
-	now, marked := k.local.KV().Rev(), false
-	k.cutHistory(func(m *marks, at time.Duration) int64 {
-		m.bytes += k.written.Swap(0)
-		marked = m.due(at) && m.set(now, at)
-		return m.cut(at)
+	marked := false
+	k.cutHistory(k.local.KV().Rev(), func(m *marks, now history.Mark) storage.Revision {
+		marked = m.list.Note(now, m.keep)
+		return m.list.Cut(now, m.keep)
 	})
 	var err error
 	if marked && !k.dir.ephemeral && k.room.state.Load().shut == nil { // on a full disk the next mark is early enough
@@ -166,22 +139,22 @@ func (k *keeper) keepHistory(ctx context.Context) error {
 	return errors.Join(err, k.compact(ctx))
 }
 
-// cutHistory calls cut with the marks and the clock, under the lock. cut returns the revision up to which history has
+// cutHistory calls cut with the marks and the store's state, under the lock. cut returns the revision up to which history has
 // ended, or 0; the next compaction goes as far. A cut that makes history shorter than anybody expects is logged, once
 // until history is long enough again.
-func (k *keeper) cutHistory(cut func(m *marks, at time.Duration) int64) {
-	at := k.clock()
-	k.mu.Lock()
+func (k *keeper) cutHistory(revision int64, cut func(m *marks, now history.Mark) storage.Revision) {
 	m := k.marks
-	revision := cut(m, at)
-	age, was := m.age(at), m.short
-	m.short = age < m.enough() && (was || revision != 0)
+	m.mu.Lock()
+	m.bytes += k.written.Swap(0)
+	ended := cut(m, m.now(revision))
+	age, was := m.age(), m.short
+	m.short = age < m.enough() && (was || ended != 0)
 	becameShort := m.short && !was
-	k.mu.Unlock()
-	k.compaction.wanted = max(k.compaction.wanted, revision)
+	m.mu.Unlock()
+	k.compaction.wanted = max(k.compaction.wanted, ended)
 	if becameShort {
 		k.log.Warn("history is short: more is written than its bounds allow, so watches that were away for longer can't resume",
-			"kept", age.Round(time.Second), "wanted", m.keep, "max_bytes", m.maxBytes)
+			"kept", age.Round(time.Second), "wanted", m.keep.Age, "max_bytes", m.keep.Bytes)
 	}
 }
 
@@ -239,23 +212,24 @@ func (k *keeper) compactAndWait(ctx context.Context) error {
 }
 
 func (k *keeper) requestCompaction(ctx context.Context, r *pb.CompactionRequest) error {
-	if acts := k.acts.Load(); acts != nil && !(*acts)() {
-		return nil // whoever acts does it for all members
+	if k.cluster != nil && !k.cluster.leads() {
+		return nil // the leader does it for all members
 	}
-	r.Revision = k.compaction.wanted
+	upTo := k.compaction.wanted
 	if floor := k.floor.Load(); floor != nil {
-		r.Revision = min(r.Revision, (*floor)())
+		upTo = min(upTo, (*floor)())
 	}
-	if r.Revision <= k.compaction.done || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
+	if upTo <= k.compaction.done || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
 		return nil
 	}
+	r.Revision = int64(upTo)
 	_, err := k.local.Compact(ctx, r)
 	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // an earlier process compacted as far, and was killed before it saved its marks
-		return fmt.Errorf("compact history up to revision %d: %w", r.Revision, err)
+		return fmt.Errorf("compact history up to revision %d: %w", upTo, err)
 	}
-	k.compaction.done = r.Revision
+	k.compaction.done = upTo
 	if tell := k.tell.Load(); tell != nil {
-		(*tell)(r.Revision)
+		(*tell)(upTo)
 	}
 	return nil
 }
@@ -263,12 +237,8 @@ func (k *keeper) requestCompaction(ctx context.Context, r *pb.CompactionRequest)
 // save writes the marks to their file. It is called by one goroutine at a time: Open, then the keeper, then Close.
 // A kill loses the count of what was written since: at most a sixty-fourth of the history's bytes.
 func (k *keeper) save() error {
-	k.mu.Lock()
+	k.marks.mu.Lock()
 	k.marks.bytes += k.written.Swap(0)
-	file := k.marks.file(k.clock())
-	k.mu.Unlock()
-	if err := k.dir.saveMarks(file); err != nil {
-		return fmt.Errorf("save the history's marks: %w", err)
-	}
-	return nil
+	k.marks.mu.Unlock()
+	return k.dir.save(k.marks)
 }

@@ -1,12 +1,10 @@
 package etcd
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,68 +12,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
-
-func TestCut(t *testing.T) {
-	const hour = time.Hour
-	list := []mark{{1, 0, 0}, {10, hour / 2, 100}, {20, hour, 200}, {30, 3 * hour / 2, 300}}
-	tests := []struct {
-		name     string
-		at       time.Duration
-		bytes    int64 // counted by then; the bound is 1000
-		want     int64 // revision to compact
-		wantLeft int
-	}{
-		{"young", hour / 2, 300, 0, 4},
-		{"the first mark is old", hour, 300, 0, 4},
-		{"the second is old", 3 * hour / 2, 300, 10, 3},
-		{"all are old", 5 * hour, 300, 30, 1},
-		{"one byte too much", hour / 2, 1001, 10, 3},
-		{"just enough", hour / 2, 1000, 0, 4},
-		{"far too much", hour / 2, 9000, 30, 1},
-		{"old and too much", 3 * hour / 2, 1201, 30, 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			m := &marks{keep: hour, maxBytes: 1000, bytes: tt.bytes, list: slices.Clone(list)}
-			if got := m.cut(tt.at); got != tt.want || len(m.list) != tt.wantLeft {
-				t.Errorf("cut to %d with %d marks left, want %d and %d", got, len(m.list), tt.want, tt.wantLeft)
-			}
-			if m.cut(tt.at) != 0 {
-				t.Error("there's more to cut")
-			}
-		})
-	}
-}
-
-func TestHalve(t *testing.T) {
-	m := &marks{keep: time.Hour, maxBytes: 1000, bytes: 800, list: []mark{{1, 0, 0}, {2, 0, 200}, {3, 0, 400}, {4, 0, 600}}}
-	for _, want := range []int64{3, 4, 0} {
-		if got := m.halve(); got != want {
-			t.Errorf("halved to %d, want %d", got, want)
-		}
-	}
-}
-
-// Marks are few, however long and fast is written, and history is what was asked for.
-func TestMarksAreBounded(t *testing.T) {
-	m := &marks{keep: time.Hour, maxBytes: 1 << 20}
-	m.set(1, 0)
-	for second := range 5 * 3600 {
-		at := time.Duration(second) * time.Second
-		m.bytes += 100
-		if m.due(at) {
-			m.set(int64(second)+2, at)
-		}
-		m.cut(at)
-		if len(m.list) > 2*maxMarks+2 {
-			t.Fatalf("%d marks", len(m.list))
-		}
-		if age := m.age(at); at > time.Hour && (age < time.Hour || age > time.Hour+2*time.Minute) {
-			t.Fatalf("after %v history is %v", at, age)
-		}
-	}
-}
 
 func oldest(t *testing.T, s *Server, rev int64) error {
 	t.Helper()
@@ -107,7 +47,7 @@ func TestMarksSurviveRestart(t *testing.T) {
 		}
 	}
 	s.haltKeeper()
-	s.keeper.at += 50 * time.Minute // it has run for that long since
+	s.keeper.marks.at += 50 * time.Minute // it has run for that long since
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +69,7 @@ func TestMarksSurviveRestart(t *testing.T) {
 		t.Errorf("after 50 minutes of an hour: %v", err)
 	}
 	s.haltKeeper()
-	s.keeper.at += 61 * time.Minute
+	s.keeper.marks.at += 61 * time.Minute
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -138,28 +78,26 @@ func TestMarksSurviveRestart(t *testing.T) {
 
 // A clock that jumps, forward or backward, makes no history old, and doesn't stop its ageing.
 func TestClockThatJumps(t *testing.T) {
-	const keep = time.Hour
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // a time of day only: one that was set, or a monotonic clock that jumped
-	c, m := historyClock{last: began}, &marks{keep: keep, maxBytes: 1 << 30}
-	m.set(1, 0)
+	m := &marks{keep: history.Bounds{Age: time.Hour, Bytes: 1 << 30}, last: began, list: history.Marks{{Revision: 1}}}
 	now, real := began, time.Duration(0)
 	for i, jump := range []time.Duration{0, 48 * time.Hour, -96 * time.Hour, 0, 1000 * 24 * time.Hour, 0} {
 		for range 5 * 60 { // five minutes of looks
 			now, real = now.Add(time.Second), real+time.Second
-			c.read(now)
+			m.read(now)
 		}
 		now = now.Add(jump)
-		at := c.read(now)
-		m.set(int64(i)+2, at)
-		if cut := m.cut(at); cut != 0 {
+		at := history.Mark{Revision: storage.Revision(i) + 2, At: m.read(now)}
+		m.list.Note(at, m.keep)
+		if cut := m.list.Cut(at, m.keep); cut != 0 {
 			t.Fatalf("after a jump by %v, %v after the beginning, history is cut to %d", jump, real, cut)
 		}
 	}
 	for range 60 {
 		now = now.Add(time.Minute)
-		c.read(now)
+		m.read(now)
 	}
-	if m.cut(c.read(now)) == 0 {
+	if m.list.Cut(history.Mark{Revision: 8, At: m.read(now)}, m.keep) == 0 {
 		t.Error("after another hour nothing is old")
 	}
 }
@@ -172,7 +110,7 @@ func TestFloor(t *testing.T) {
 		look func(t *testing.T, s *Server) error
 	}{
 		{"history has ended", func(t *testing.T, s *Server) error {
-			s.keeper.at += 2 * time.Hour
+			s.keeper.marks.at += 2 * time.Hour
 			return s.keeper.keepHistory(t.Context())
 		}},
 		{"room is needed", func(t *testing.T, s *Server) error { return s.keeper.dropHistory(t.Context(), s.Local.KV().Rev()) }},
@@ -186,9 +124,9 @@ func TestFloor(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.keeper.marks.set(s.Local.KV().Rev(), s.keeper.clock())
-			var floor int64 // 0: the reader has nothing yet
-			s.SetFloor(func() int64 { return floor })
+			s.keeper.marks.list = append(s.keeper.marks.list, s.keeper.marks.now(s.Local.KV().Rev()))
+			var floor storage.Revision // 0: the reader has nothing yet
+			s.SetFloor(func() storage.Revision { return floor })
 			if err := tt.look(t, s); err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +177,7 @@ func TestShortHistory(t *testing.T) {
 	if !errors.Is(oldest(t, s, 2), rpctypes.ErrCompacted) {
 		t.Error("nothing was compacted")
 	}
-	s.keeper.at += 6 * time.Minute
+	s.keeper.marks.at += 6 * time.Minute
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -293,17 +231,17 @@ func FuzzHistoryFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		const rev = 100
-		m, clock, err := d.loadMarks(Options{History: time.Hour, HistoryBytes: 1000}, rev)
+		m, err := d.loadMarks(Options{History: time.Hour, HistoryBytes: 1000}, rev)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.list) == 0 || m.age(clock) < 0 || m.size() < 0 {
-			t.Fatalf("%+v at %v", m, clock)
+		if len(m.list) == 0 || m.age() < 0 || m.size() < 0 {
+			t.Fatalf("%+v", m)
 		}
-		if to := m.cut(clock); to < 0 || to > rev {
+		if to := m.list.Cut(m.now(rev), m.keep); to < 0 || to > rev {
 			t.Fatalf("would compact %d", to)
 		}
-		if _, err := json.Marshal(m.file(clock)); err != nil {
+		if err := d.save(m); err != nil {
 			t.Fatal(err)
 		}
 	})

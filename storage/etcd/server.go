@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
@@ -141,16 +142,11 @@ func (s *Server) Err() error {
 
 // SetFloor makes compaction stop at the revision that floor returns: the last one that the reader of history has read.
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
-func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
+func (s *Server) SetFloor(floor func() storage.Revision) { s.keeper.floor.Store(&floor) }
 
 // SetCompacted says who is told up to which revision this process has dropped history, each time. The keeper's goroutine calls
 // it, and it returns at once.
-func (s *Server) SetCompacted(compacted func(revision int64)) { s.keeper.tell.Store(&compacted) }
-
-// SetActs says which process compacts, if several have the store: the one for which acts returns true, as the second result
-// of Election.Leading. The keeper's goroutine calls it, and it returns at once. Without it raft's leader compacts, or the
-// only member.
-func (s *Server) SetActs(acts func() bool) { s.keeper.acts.Store(&acts) }
+func (s *Server) SetCompacted(compacted func(storage.Revision)) { s.keeper.tell.Store(&compacted) }
 
 // Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once. That
 // the quota is reached, or isn't any more, it knows from the keeper's last look, about a second ago.
@@ -194,15 +190,10 @@ type Stats struct {
 
 // Stats reads the figures. It returns at once.
 func (s *Server) Stats() Stats {
-	k := s.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return Stats{
-		DatabaseBytes: k.database.size().file,
-		HistoryKept:   k.marks.age(k.clock()),
-		HistoryBytes:  k.marks.size(),
-		HistoryShort:  k.marks.short,
-	}
+	m := s.keeper.marks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Stats{DatabaseBytes: s.keeper.database.size().file, HistoryKept: m.age(), HistoryBytes: m.size(), HistoryShort: m.short}
 }
 
 // Close stops the keeper, the client and etcd, and gives the directory back: an ephemeral one is

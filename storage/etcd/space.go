@@ -9,6 +9,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
 
 // Space ends for one of two reasons. The disk is full: then room refuses writes. Or the database has reached its quota:
@@ -117,11 +120,11 @@ func (k *keeper) relieve(ctx context.Context) error {
 	if k.database.look().inUse < k.quota/quotaShares*relieveShares {
 		return nil
 	}
-	k.cutHistory(func(m *marks, _ time.Duration) int64 {
+	k.cutHistory(0, func(m *marks, now history.Mark) storage.Revision {
 		if m.size() <= k.quota/quotaShares*historyShares {
 			return 0
 		}
-		return m.halve()
+		return m.list.Halve(now)
 	})
 	return k.compactAndWait(ctx)
 }
@@ -149,9 +152,9 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		k.relief.reclaimed = rev
 	}
 	if c := k.local.KV().FirstRev(); c != k.relief.compacted {
-		k.relief.compacted, k.relief.commitUntil = c, k.clock()+settleTime
+		k.relief.compacted, k.relief.commitUntil = c, k.marks.clock()+settleTime
 	}
-	if k.clock() < k.relief.commitUntil {
+	if k.marks.clock() < k.relief.commitUntil {
 		k.database.commit()
 	}
 	if k.worthRewriting(disk, enough) {
@@ -185,7 +188,7 @@ func (k *keeper) settle(ctx context.Context) {
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
 	floor := k.floor.Load()
-	for k.local.AppliedIndex() < k.local.CommittedIndex() || floor != nil && (*floor)() < k.local.KV().Rev() {
+	for k.local.AppliedIndex() < k.local.CommittedIndex() || floor != nil && int64((*floor)()) < k.local.KV().Rev() {
 		select {
 		case <-bounded.Done():
 			return
@@ -227,10 +230,9 @@ func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
 
 // dropHistory compacts everything up to rev, the current revision.
 func (k *keeper) dropHistory(ctx context.Context, rev int64) error {
-	k.cutHistory(func(m *marks, at time.Duration) int64 {
-		m.set(rev, at)
-		m.forget(len(m.list) - 1)
-		return rev
+	k.cutHistory(rev, func(m *marks, now history.Mark) storage.Revision {
+		m.list = history.Marks{now}
+		return now.Revision
 	})
 	return k.compactAndWait(ctx)
 }

@@ -70,7 +70,6 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.Client.Lease = newLeases(s.Client, s.Local)
 	if s.cluster != nil {
 		s.Client.KV = kv.Through(s.cluster.layer, s.Client.KV)
-		s.SetActs(s.cluster.leads)
 	}
 	var kctx context.Context
 	kctx, s.stopKeeper = context.WithCancel(context.Background())

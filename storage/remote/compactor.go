@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/age"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
@@ -51,22 +52,12 @@ type compactionState struct {
 	// Clock is the time that was counted so far. Only processes that look at the store count it, and it only grows: no
 	// clock that jumps, and no other process's, makes history older than it is.
 	Clock time.Duration `json:"clock"`
-	Marks []mark        `json:"history"`
+	Marks history.Marks `json:"history"`
 	// Foreign is when it was last seen that somebody else had compacted, and Others when that had happened again within
 	// repeatTime: then somebody does it regularly. 0 for never, or long ago.
 	Foreign time.Duration `json:"foreign,omitempty"`
 	Others  time.Duration `json:"regular,omitempty"`
 }
-
-// mark says which revision etcd had when, by the state's clock.
-type mark struct {
-	At       time.Duration    `json:"at"`
-	Revision storage.Revision `json:"revision"`
-}
-
-// maxMarks bounds the marks, which are some 40 bytes each. With more of them to keep, every second one is left out; so history
-// is removed at most a 64th of its time late.
-const maxMarks = 128
 
 const (
 	// othersTime is for how long history is left alone after somebody else has compacted regularly. An etcd with a retention
@@ -133,7 +124,7 @@ func (k *compactor) look(ctx context.Context, now time.Time) error {
 	}
 	w := window{compacted: compacted, floor: k.Floor(), newest: newest}
 	before := k.state
-	before.Clock += age.Step(k.at, now, k.longest())
+	before.Clock += history.Step(k.at, now, k.longest())
 	if k.noSpace { // whoever compacted since did it for space
 		before.Seen = max(before.Seen, compacted)
 	}
@@ -224,26 +215,10 @@ func (s *Store) compact(ctx context.Context, at storage.Revision) error {
 type window struct{ compacted, floor, newest storage.Revision }
 
 // next returns up to which revision to compact, 0 for none, and the state to keep. Revisions that were the newest before
-// the time for which history is kept may go, and none after the floor.
-func (st compactionState) next(w window, history time.Duration) (storage.Revision, compactionState) {
+// an age may go, and none after the floor.
+func (st compactionState) next(w window, old time.Duration) (storage.Revision, compactionState) {
 	now := st.Clock
-	var at storage.Revision
-	kept := []mark{}
-	for _, m := range append(st.Marks, mark{now, w.newest}) {
-		switch {
-		case m.Revision > w.newest: // of a store that this one replaced
-		case now-m.At >= history:
-			at = max(at, m.Revision)
-		default:
-			kept = append(kept, m)
-		}
-	}
-	if len(kept) > maxMarks {
-		for i := range len(kept) / 2 {
-			kept[i] = kept[2*i+1]
-		}
-		kept = kept[:len(kept)/2]
-	}
+	marks, at := st.cut(w, history.Mark{Revision: w.newest, At: now}, history.Bounds{Age: old, Bytes: math.MaxInt64})
 	at = min(at, w.floor)
 	if st.Seen > w.newest { // of a store that this one replaced
 		st.Seen = w.compacted
@@ -266,5 +241,19 @@ func (st compactionState) next(w window, history time.Duration) (storage.Revisio
 	}
 	// What another process has noted may not be gone yet. It stays noted: otherwise the next look would take that process's
 	// compaction for somebody else's.
-	return at, compactionState{Seen: max(st.Seen, w.compacted, at), Clock: now, Marks: kept, Foreign: foreign, Others: others}
+	return at, compactionState{Seen: max(st.Seen, w.compacted, at), Clock: now, Marks: marks, Foreign: foreign, Others: others}
+}
+
+// cut returns the marks that are left, and the revision up to which history has ended.
+func (st compactionState) cut(w window, now history.Mark, keep history.Bounds) (history.Marks, storage.Revision) {
+	marks := slices.Clone(st.Marks)
+	if !marks.Valid(now) { // there are none, or they're of a store that this one replaced
+		marks = history.Marks{now}
+	}
+	if first := marks[0]; first.Revision > w.compacted { // it waited for the floor, or nobody has compacted yet
+		marks = slices.Insert(marks, 0, history.Mark{Revision: w.compacted, At: first.At})
+	}
+	marks.Note(now, keep)
+	ended := marks.Cut(now, keep)
+	return marks, ended
 }

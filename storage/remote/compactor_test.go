@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
 
 // TestCompactionState: what is older than the history goes, what another compactor takes isn't ours, and marks stay few.
 func TestCompactionState(t *testing.T) {
-	marks := []mark{{0, 10}, {time.Hour, 20}, {2 * time.Hour, 30}}
+	marks := history.Marks{{Revision: 10}, {Revision: 20, At: time.Hour}, {Revision: 30, At: 2 * time.Hour}}
 	const now = 3 * time.Hour
 	for _, c := range []struct {
 		name      string
@@ -28,7 +29,7 @@ func TestCompactionState(t *testing.T) {
 		{"somebody compacted again", compactionState{Seen: 5, Marks: marks, Foreign: time.Hour}, 8, 100, now - time.Hour, 0, 8},
 		{"the floor is before it", compactionState{Marks: marks}, 0, 15, now - time.Hour, 15, 15},
 		{"the floor is before what is gone", compactionState{Seen: 10, Marks: marks}, 10, 5, now - time.Hour, 0, 10},
-		{"of another store", compactionState{Marks: []mark{{0, 1000}}}, 0, 100, now - time.Hour, 0, 0},
+		{"of another store", compactionState{Marks: history.Marks{{Revision: 1000}}}, 0, 100, now - time.Hour, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.state.Clock = now
@@ -63,7 +64,7 @@ func TestCompactionState(t *testing.T) {
 		}
 	})
 	t.Run("another has begun to compact", func(t *testing.T) {
-		state := compactionState{Seen: 20, Clock: now, Marks: []mark{{2 * time.Hour, 30}}}
+		state := compactionState{Seen: 20, Clock: now, Marks: history.Marks{{Revision: 30, At: 2 * time.Hour}}}
 		if got, next := state.next(window{10, 100, 40}, 2*time.Hour); got != 0 || next.Seen != 20 {
 			t.Errorf("after another noted 20, and before that is gone, it compacts %d and notes %+v", got, next)
 		}
@@ -76,12 +77,12 @@ func TestCompactionState(t *testing.T) {
 	})
 	var state compactionState
 	for i := range 1000 {
-		state.Clock = time.Duration(i)
-		if _, state = state.next(window{0, 0, storage.Revision(i + 1)}, time.Hour); len(state.Marks) > maxMarks {
+		state.Clock = time.Duration(i) * time.Minute
+		if _, state = state.next(window{0, 0, storage.Revision(i + 1)}, 10*time.Hour); len(state.Marks) > 70 {
 			t.Fatalf("%d marks", len(state.Marks))
 		}
 	}
-	if newest := state.Marks[len(state.Marks)-1]; newest.At != 999 {
+	if newest := state.Marks[len(state.Marks)-1]; newest.At < 999*time.Minute-10*time.Hour/60 {
 		t.Errorf("the newest mark is %+v", newest)
 	}
 }

@@ -30,5 +30,5 @@
 // Bounds: maxTailBytes wait for Follow, and a follower that was there begins its next watch at most maxLag revisions behind;
 // beyond either the feed lists anew.
 // readTimeout, pageTimeout, writeTimeout and historyTimeout bound what etcd may take; listKeys and listBytes a page of a
-// list, and maxMarks the marks of the history.
+// list. The marks divide what is kept of history into some 64 parts (package history).
 package remote
