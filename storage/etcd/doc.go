@@ -37,7 +37,7 @@
 //
 //   - etcd's own. Close ends them and waits for them.
 //   - The keeper, which Open starts and Close waits for. Ten times a second it looks at the disk, and once a second at
-//     history and space (see keepHistory and keepSpace): it compacts what is older than Options.History or more than
+//     history (past.go) and space (space.go): it compacts what is older than Options.History or more than
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
 //   - In a cluster, one that asks whether a majority answers, one that promotes learners, one that waits for these two, the
@@ -78,7 +78,8 @@
 // # Bounds
 //
 //   - the database: Options.QuotaBytes
-//   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks divide it into some 64 parts (package history)
+//   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks divide it into
+//     some 64 parts (package history)
 //   - the entries that etcd keeps in memory: snapshotCount and catchUpEntries
 //   - the WAL on disk: maxWALFiles of segmentBytes, fewer on a small disk, and what is written in a second
 //   - a request: MaxValueBytes and requestOverhead, or BulkBytes with Bulk

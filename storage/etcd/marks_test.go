@@ -189,7 +189,7 @@ func TestShortHistory(t *testing.T) {
 // An error is logged once while it lasts, and again when it comes back.
 func TestComplain(t *testing.T) {
 	var log strings.Builder
-	k := &keeper{log: slog.New(slog.NewTextHandler(&log, nil))}
+	k := &keeper{space: &space{past: &past{log: slog.New(slog.NewTextHandler(&log, nil))}}}
 	full, other := errors.New("no space"), errors.New("another")
 	for _, err := range []error{full, full, nil, full, other, other, full} {
 		k.complain(err)

@@ -87,46 +87,55 @@ func (d diskSpace) stillLow() bool { return d.free < d.enough() }
 // enough is what must be free for puts to go on after a refusal.
 func (d diskSpace) enough() int64 { return d.reserve() + d.reserve()/returnShare }
 
+// space keeps the database, and what etcd has on disk, within their bounds. The keeper's goroutine does that.
+type space struct {
+	*past
+	database *database
+	quota    int64
+	alarms   alarms
+	relief   relief
+}
+
 // guardDisk looks at the disk, and allocates the next chunk when half of this one is used, so that writers seldom have
 // to do it. The error is ctx's.
-func (k *keeper) guardDisk(ctx context.Context) (*roomState, error) {
-	found, err := k.room.look(ctx, k.room.chunk/2)
+func (s *space) guardDisk(ctx context.Context) (*roomState, error) {
+	found, err := s.room.look(ctx, s.room.chunk/2)
 	if err == nil {
-		k.room.tell(found)
+		s.room.tell(found)
 	}
 	return found, err
 }
 
 // keepSpace makes room if writes are refused. Otherwise it cuts history if the database is near its quota.
-func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
-	k.noteAlarms()
+func (s *space) keepSpace(ctx context.Context, disk *roomState) error {
+	s.noteAlarms()
 	if disk.shut != nil {
 		return nil // making room begins with writes
 	}
-	if err := k.keepWAL(ctx, disk); err != nil {
+	if err := s.keepWAL(ctx, disk); err != nil {
 		return err
 	}
 	switch {
-	case disk.full || k.alarms.noSpace.Load():
-		return k.makeRoom(ctx, disk)
+	case disk.full || s.alarms.noSpace.Load():
+		return s.makeRoom(ctx, disk)
 	}
-	k.relief.reclaimed = 0
-	return k.relieve(ctx)
+	s.relief.reclaimed = 0
+	return s.relieve(ctx)
 }
 
 // relieve halves history if the database is near its quota and history is what fills it: only live objects, never
 // history, should exhaust the quota.
-func (k *keeper) relieve(ctx context.Context) error {
-	if k.database.look().inUse < k.quota/quotaShares*relieveShares {
+func (s *space) relieve(ctx context.Context) error {
+	if s.database.look().inUse < s.quota/quotaShares*relieveShares {
 		return nil
 	}
-	k.cutHistory(0, func(m *marks, now history.Mark) storage.Revision {
-		if m.size() <= k.quota/quotaShares*historyShares {
+	s.cutHistory(0, func(m *marks, now history.Mark) storage.Revision {
+		if m.size() <= s.quota/quotaShares*historyShares {
 			return 0
 		}
 		return m.list.Halve(now)
 	})
-	return k.compactAndWait(ctx)
+	return s.compact(ctx, true)
 }
 
 // relief is what the keeper has done to make room.
@@ -138,57 +147,57 @@ type relief struct {
 
 // makeRoom frees what can be freed while writes are refused, and takes the alarm back if that was enough for the quota.
 // For a full disk history isn't dropped: something else may have filled the disk.
-func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
+func (s *space) makeRoom(ctx context.Context, disk *roomState) error {
 	if disk.full {
-		if err := k.dir.purgeWAL(); err != nil {
+		if err := s.dir.purgeWAL(); err != nil {
 			return err
 		}
 	}
-	enough := k.quota / quotaShares * enoughShares
-	if rev := k.local.KV().Rev(); k.database.look().file >= enough && k.relief.reclaimed != rev {
-		if err := k.dropHistory(ctx, rev); err != nil {
+	enough := s.quota / quotaShares * enoughShares
+	if rev := s.local.KV().Rev(); s.database.look().file >= enough && s.relief.reclaimed != rev {
+		if err := s.dropHistory(ctx, rev); err != nil {
 			return err
 		}
-		k.relief.reclaimed = rev
+		s.relief.reclaimed = rev
 	}
-	if c := k.local.KV().FirstRev(); c != k.relief.compacted {
-		k.relief.compacted, k.relief.commitUntil = c, k.marks.clock()+settleTime
+	if c := s.local.KV().FirstRev(); c != s.relief.compacted {
+		s.relief.compacted, s.relief.commitUntil = c, s.marks.clock()+settleTime
 	}
-	if k.marks.clock() < k.relief.commitUntil {
-		k.database.commit()
+	if s.marks.clock() < s.relief.commitUntil {
+		s.database.commit()
 	}
-	if k.worthRewriting(disk, enough) {
-		if err := k.rewrite(ctx); err != nil {
+	if s.worthRewriting(disk, enough) {
+		if err := s.rewrite(ctx); err != nil {
 			return err
 		}
 	}
-	if !k.alarms.noSpace.Load() {
+	if !s.alarms.noSpace.Load() {
 		return nil
 	}
-	return k.takeBackAlarms(ctx, enough)
+	return s.takeBackAlarms(ctx, enough)
 }
 
 // rewrite writes the database anew. Nothing reads it meanwhile, so first the reader of history gets what it would have to
 // read there: then consistent reads, which wait for that reader, go on (see settle).
-func (k *keeper) rewrite(ctx context.Context) error {
-	return k.room.rewrite(ctx, func() error {
-		k.settle(ctx)
+func (s *space) rewrite(ctx context.Context) error {
+	return s.room.rewrite(ctx, func() error {
+		s.settle(ctx)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return k.database.rewrite()
+		return s.database.rewrite()
 	})
 }
 
 // settle returns when everything that raft has committed is applied and the reader of history has it, or after settleWait:
 // with other members that write there's always more. This member lets no writes in meanwhile.
-func (k *keeper) settle(ctx context.Context) {
+func (s *space) settle(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, settleWait)
 	defer cancel()
 	tick := time.NewTicker(settlePoll)
 	defer tick.Stop()
-	floor := k.floor.Load()
-	for k.local.AppliedIndex() < k.local.CommittedIndex() || floor != nil && int64((*floor)()) < k.local.KV().Rev() {
+	floor := s.floor.Load()
+	for s.local.AppliedIndex() < s.local.CommittedIndex() || floor != nil && int64((*floor)()) < s.local.KV().Rev() {
 		select {
 		case <-bounded.Done():
 			return
@@ -199,29 +208,29 @@ func (k *keeper) settle(ctx context.Context) {
 
 // takeBackAlarms takes this member's alarm back if its database is smaller than enough, and the alarms of members that have
 // been removed. The others do that themselves.
-func (k *keeper) takeBackAlarms(ctx context.Context, enough int64) error {
+func (s *space) takeBackAlarms(ctx context.Context, enough int64) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	for _, a := range k.database.alarms(k.cluster != nil) {
+	for _, a := range s.database.alarms(s.cluster != nil) {
 		id := types.ID(a.MemberID)
-		mine := id == k.local.MemberID() && k.database.look().file < enough
-		if a.Alarm != pb.AlarmType_NOSPACE || !mine && k.local.Cluster().Member(id) != nil {
+		mine := id == s.local.MemberID() && s.database.look().file < enough
+		if a.Alarm != pb.AlarmType_NOSPACE || !mine && s.local.Cluster().Member(id) != nil {
 			continue
 		}
-		if err := k.alarm(bounded, id, pb.AlarmRequest_DEACTIVATE); err != nil {
+		if err := s.alarm(bounded, id, pb.AlarmRequest_DEACTIVATE); err != nil {
 			return err
 		}
 	}
-	if k.noteAlarms(); !k.alarms.noSpace.Load() {
-		k.log.Info("the database is below its quota again: writes go on", "database_bytes", k.database.size().file, "quota", k.quota)
+	if s.noteAlarms(); !s.alarms.noSpace.Load() {
+		s.log.Info("the database is below its quota again: writes go on", "database_bytes", s.database.size().file, "quota", s.quota)
 	}
 	return nil
 }
 
 // worthRewriting reports whether rewriting the database would give enough space back, and the new file has space next
 // to the old one. The database's file shrinks only by that.
-func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
-	size, d := k.database.look(), disk.disk
+func (s *space) worthRewriting(disk *roomState, enough int64) bool {
+	size, d := s.database.look(), disk.disk
 	unused := size.file - size.inUse
 	forQuota := size.file >= enough && size.inUse < enough
 	forDisk := disk.full && (unused >= d.reserve()/worthShare || d.free < d.enough() && d.free+unused >= d.enough())
@@ -229,12 +238,12 @@ func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
 }
 
 // dropHistory compacts everything up to rev, the current revision.
-func (k *keeper) dropHistory(ctx context.Context, rev int64) error {
-	k.cutHistory(rev, func(m *marks, now history.Mark) storage.Revision {
+func (s *space) dropHistory(ctx context.Context, rev int64) error {
+	s.cutHistory(rev, func(m *marks, now history.Mark) storage.Revision {
 		m.list = history.Marks{now}
 		return now.Revision
 	})
-	return k.compactAndWait(ctx)
+	return s.compact(ctx, true)
 }
 
 // alarms are those of etcd's alarms that were raised at the keeper's last look. Health reads them here: etcd holds its
@@ -245,18 +254,18 @@ type alarms struct {
 }
 
 // noteAlarms reads what is raised. It may wait for the disk.
-func (k *keeper) noteAlarms() {
+func (s *space) noteAlarms() {
 	var noSpace, corrupt bool
-	for _, a := range k.database.alarms(k.cluster != nil) {
+	for _, a := range s.database.alarms(s.cluster != nil) {
 		noSpace = noSpace || a.Alarm == pb.AlarmType_NOSPACE
 		corrupt = corrupt || a.Alarm == pb.AlarmType_CORRUPT
 	}
-	k.alarms.noSpace.Store(noSpace)
-	k.alarms.corrupt.Store(corrupt)
+	s.alarms.noSpace.Store(noSpace)
+	s.alarms.corrupt.Store(corrupt)
 }
 
-func (k *keeper) alarm(ctx context.Context, of types.ID, action pb.AlarmRequest_AlarmAction) error {
-	_, err := k.local.Alarm(ctx, &pb.AlarmRequest{MemberID: uint64(of), Action: action, Alarm: pb.AlarmType_NOSPACE})
+func (s *space) alarm(ctx context.Context, of types.ID, action pb.AlarmRequest_AlarmAction) error {
+	_, err := s.local.Alarm(ctx, &pb.AlarmRequest{MemberID: uint64(of), Action: action, Alarm: pb.AlarmType_NOSPACE})
 	if err != nil {
 		return fmt.Errorf("%v the no-space alarm of member %v: %w", action, of, err)
 	}
@@ -264,16 +273,16 @@ func (k *keeper) alarm(ctx context.Context, of types.ID, action pb.AlarmRequest_
 }
 
 // health is nil, or says why writes fail. It waits for nothing: it reads what was published.
-func (k *keeper) health() error {
-	if k.alarms.corrupt.Load() {
-		return fmt.Errorf("the store in %s is corrupt: restore it from a backup", k.dir.path)
+func (s *space) health() error {
+	if s.alarms.corrupt.Load() {
+		return fmt.Errorf("the store in %s is corrupt: restore it from a backup", s.dir.path)
 	}
-	if err := k.room.health(); err != nil {
+	if err := s.room.health(); err != nil {
 		return fmt.Errorf("writes are refused: %w", err)
 	}
-	if k.alarms.noSpace.Load() {
+	if s.alarms.noSpace.Load() {
 		return fmt.Errorf("writes are refused: the database has %d MiB and its quota is %d MiB; delete objects, and writes go on by themselves",
-			k.database.size().file>>20, k.quota>>20)
+			s.database.size().file>>20, s.quota>>20)
 	}
 	return nil
 }

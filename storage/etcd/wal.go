@@ -46,30 +46,30 @@ func walBound(found *roomState) int {
 }
 
 // keepWAL removes what the WAL doesn't need, and hastens the next snapshot if the rest is past its bound.
-func (k *keeper) keepWAL(ctx context.Context, disk *roomState) error {
+func (s *space) keepWAL(ctx context.Context, disk *roomState) error {
 	bound := walBound(disk)
-	if names, err := k.dir.walFiles(); err != nil || len(names) <= bound {
+	if names, err := s.dir.walFiles(); err != nil || len(names) <= bound {
 		return err
 	}
-	if err := k.dir.purgeWAL(); err != nil {
+	if err := s.dir.purgeWAL(); err != nil {
 		return err
 	}
-	if names, err := k.dir.walFiles(); err != nil || len(names) <= bound {
+	if names, err := s.dir.walFiles(); err != nil || len(names) <= bound {
 		return err
 	}
-	return k.hastenSnapshot(ctx)
+	return s.hastenSnapshot(ctx)
 }
 
 // hastenSnapshot writes entries that change nothing, as many as are missing until etcd makes a snapshot. etcd's own way to
 // ask for one may be called by etcd alone. In a cluster everybody's entries count for everybody: members that do this at
 // once share the work. What isn't done within hastenTime is left to the next look, and so is everything while nobody leads.
-func (k *keeper) hastenSnapshot(ctx context.Context) error {
-	last, err := k.dir.lastSnapshot()
-	for giveUp := time.Now().Add(hastenTime); err == nil && k.local.AppliedIndex() <= last+snapshotCount; {
-		if k.cluster != nil && !k.cluster.led() || time.Now().After(giveUp) {
+func (s *space) hastenSnapshot(ctx context.Context) error {
+	last, err := s.dir.lastSnapshot()
+	for giveUp := time.Now().Add(hastenTime); err == nil && s.local.AppliedIndex() <= last+snapshotCount; {
+		if s.cluster != nil && !s.cluster.led() || time.Now().After(giveUp) {
 			return nil
 		}
-		err = k.idle(ctx)
+		err = s.idle(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("shorten the WAL: %w", err)
@@ -78,18 +78,18 @@ func (k *keeper) hastenSnapshot(ctx context.Context) error {
 }
 
 // idle writes idleAtOnce entries that change nothing. Its error comes within answerTimeout.
-func (k *keeper) idle(ctx context.Context) error {
+func (s *space) idle(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	work, bounded := errgroup.WithContext(bounded)
 	for range idleAtOnce {
 		work.Go(func() error {
-			cost := k.room.cost(0)
-			if err := k.room.enter(bounded, cost, kv.Deletes); err != nil {
+			cost := s.room.cost(0)
+			if err := s.room.enter(bounded, cost, kv.Deletes); err != nil {
 				return err
 			}
-			defer k.room.leave(cost)
-			return k.alarm(bounded, nobody, pb.AlarmRequest_DEACTIVATE)
+			defer s.room.leave(cost)
+			return s.alarm(bounded, nobody, pb.AlarmRequest_DEACTIVATE)
 		})
 	}
 	return work.Wait()
