@@ -29,8 +29,7 @@ var bounds = map[string]struct {
 
 // oversized is what is over its bound today. A number may only shrink, and no line may come.
 var oversized = map[string]int{
-	"file registry/definitions.go": 515,
-	"file registry/typed.go":       592,
+	"file registry/typed.go": 592,
 
 	"function registry/definitions.go definitions.rebuild": 64,
 
@@ -38,8 +37,6 @@ var oversized = map[string]int{
 	"struct registry/registry.go Registry":   24,
 	"struct registry/schema/quick.go quick":  24,
 	"struct registry/typed.go Type":          42,
-
-	"package registry": 12000,
 }
 
 // TestBounds: nothing is over its bound but what oversized has, and each of those is as large as it says.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -259,7 +260,7 @@ func writeAll[T any, P interface {
 			if b.pending.instead[o] == nil {
 				rev, err = create(ctx, e, o)
 			} else {
-				rev, err = registry.AmendAs[T, P](ctx, e, o.GetNamespace(), o.GetName(), o.GetUID(), func(stored *T) { mend(P(stored), o) })
+				rev, err = writes.AmendAs[T, P](ctx, e, o.GetNamespace(), o.GetName(), o.GetUID(), func(stored *T) { mend(P(stored), o) })
 			}
 			if errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {
 				return nil
@@ -278,7 +279,7 @@ func create(ctx context.Context, e *registry.Endpoint, o metav1.Object) (storage
 	if err != nil {
 		return 0, err
 	}
-	return e.Make(ctx, registry.Made{
+	return writes.Of(e).Make(ctx, writes.Made{
 		Namespace: o.GetNamespace(), Name: o.GetName(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(), Content: content,
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // Chain asks the plug-ins that are on. It's safe for concurrent use.
@@ -96,7 +97,7 @@ func (c *Chain) shown(r *request, ask func(*request) (registry.Verdict, error)) 
 	}
 	scaled := &request{Attributes: r.Attributes}
 	scaled.Kind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
-	if scaled.Object, scaled.Old, err = e.Scales(r); err != nil {
+	if scaled.Object, scaled.Old, err = reads.Of(e).Scales(r); err != nil {
 		return said, err
 	}
 	said, err = ask(scaled)
@@ -104,7 +105,7 @@ func (c *Chain) shown(r *request, ask func(*request) (registry.Verdict, error)) 
 	if err != nil || said.Refused() || r.Object == nil {
 		return said, err
 	}
-	return said, e.Rescale(r.Object, scaled.Object)
+	return said, reads.Of(e).Rescale(r.Object, scaled.Object)
 }
 
 // allowAll is who is asked where nobody else decides.

@@ -17,8 +17,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiservicehelper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -171,7 +171,7 @@ func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrati
 		return nil
 	}
 	var counted string // the reason why the server isn't available any more
-	_, err := registry.AmendManaged(a.registry.Pin(ctx), e, registry.Managed{Name: b.Name, UID: b.uid, Subresource: "status"}, func(s *apiregistrationv1.APIService) {
+	_, err := writes.AmendManaged(a.registry.Pin(ctx), e, writes.Managed{Name: b.Name, UID: b.uid, Subresource: "status"}, func(s *apiregistrationv1.APIService) {
 		if !equality.Semantic.DeepEqual(s.Spec.Service, b.spec.Service) { // there's another server by now
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -76,7 +77,7 @@ func (a *aggregation) work(ctx context.Context, served *registry.Catalog, _ stri
 			continue
 		}
 		_, err := a.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-			return registry.AmendAs(ctx, e, "", r.Name, r.UID, func(o *rbacv1.ClusterRole) {
+			return writes.AmendAs(ctx, e, "", r.Name, r.UID, func(o *rbacv1.ClusterRole) {
 				if equality.Semantic.DeepEqual(o.AggregationRule, r.AggregationRule) { // otherwise there's a next time
 					o.Rules = wanted
 				}

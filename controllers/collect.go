@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -371,7 +372,7 @@ func (c *collector) disown(ctx context.Context, s *subject, lost []kube.Owner) e
 // amend changes the metadata of an object. One that is gone needs no change.
 func (c *collector) amend(ctx context.Context, s *subject, change func(m *metav1.ObjectMeta) error) error {
 	_, err := c.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		return s.endpoint.Amend(ctx, s.Namespace(), s.Name(), types.UID(s.UID), change)
+		return writes.Of(s.endpoint).Amend(ctx, s.Namespace(), s.Name(), types.UID(s.UID), change)
 	})
 	return unlessGone(err)
 }
@@ -379,7 +380,7 @@ func (c *collector) amend(ctx context.Context, s *subject, change func(m *metav1
 // remove deletes an object if what decided about it is as it was read.
 func (c *collector) remove(ctx context.Context, s *subject, policy metav1.DeletionPropagation) error {
 	_, err := c.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		rev, _, err := s.endpoint.Remove(ctx, registry.Removal{
+		rev, _, err := writes.Of(s.endpoint).Remove(ctx, writes.Removal{
 			Namespace: s.Namespace(), Name: s.Name(), UID: types.UID(s.UID), Propagation: policy, If: s.still,
 		})
 		return rev, err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -38,6 +39,7 @@ func newCollectorRig(t testing.TB) *collectorRig {
 	store, _ := storagetest.Embedded(t)
 	r := &collectorRig{t: t, store: store, cacher: cacher.New(store, cacher.Options{Log: log})}
 	r.Registry = registry.New(registry.Options{Store: store, Cacher: r.cacher, Log: log})
+	writes.InitialNamespaces(r.Registry)
 	running, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for _, run := range []func(context.Context) error{r.cacher.Run, r.Run} {
@@ -60,7 +62,7 @@ func newCollectorRig(t testing.TB) *collectorRig {
 		t.Fatal("the registry isn't ready")
 	}
 	definitions := r.at("apiextensions.k8s.io", "customresourcedefinitions")
-	if _, err := definitions.Create(r.ctx, &registry.Request{Body: []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+	if _, err := writes.Of(definitions).Create(r.ctx, &registry.Request{Body: []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 		"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)}); err != nil {
 		t.Fatal(err)
@@ -100,7 +102,7 @@ func (r *collectorRig) create(name string, finalizers []string, owners ...metav1
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	res, err := r.things.Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default"}, Body: body})
+	res, err := writes.Of(r.things).Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default"}, Body: body})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -117,7 +119,7 @@ func (t thing) ref(blocks bool) metav1.OwnerReference {
 
 // delete deletes a thing as a client does; it may be gone.
 func (r *collectorRig) delete(name string, policy metav1.DeletionPropagation) error {
-	_, _, err := r.things.Remove(r.ctx, registry.Removal{Namespace: "default", Name: name, Propagation: policy})
+	_, _, err := writes.Of(r.things).Remove(r.ctx, writes.Removal{Namespace: "default", Name: name, Propagation: policy})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil
 	}
@@ -261,7 +263,7 @@ func TestOldKnowledge(t *testing.T) {
 		}, func(_, dependent *kube.Object) error { return isOwned(dependent) }},
 		{"the dependent has got another owner", func(t *testing.T, c *collector, owner, dependent thing) {
 			other := r.create("other", nil)
-			if _, err := r.things.Amend(r.ctx, "default", dependent.name, types.UID(dependent.uid), func(m *metav1.ObjectMeta) error {
+			if _, err := writes.Of(r.things).Amend(r.ctx, "default", dependent.name, types.UID(dependent.uid), func(m *metav1.ObjectMeta) error {
 				m.OwnerReferences = append(m.OwnerReferences, other.ref(false))
 				return nil
 			}); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -91,7 +92,7 @@ func (r *remains) err() error {
 func (c *Controllers) empty(ctx context.Context, parts []part, policy metav1.DeletionPropagation) (*remains, error) {
 	left := &remains{objects: map[*registry.Endpoint]int{}, finalizers: map[string]int{}, failed: map[*registry.Endpoint]*failure{}}
 	var work errgroup.Group
-	work.SetLimit(registry.DeletersAtOnce)
+	work.SetLimit(writes.DeletersAtOnce)
 	var mu sync.Mutex // guards last and left.failed
 	var last storage.Revision
 	for _, p := range parts {
@@ -135,12 +136,12 @@ func (c *Controllers) empty(ctx context.Context, parts []part, policy metav1.Del
 
 // remove deletes an object as it was in the cache, or as somebody has changed it since.
 func (c *Controllers) remove(ctx context.Context, e *registry.Endpoint, o *kube.Object, policy metav1.DeletionPropagation) (storage.Revision, error) {
-	of := registry.Removal{Namespace: o.Namespace(), Name: o.Name(), Revision: o.Revision, Propagation: policy}
+	of := writes.Removal{Namespace: o.Namespace(), Name: o.Name(), Revision: o.Revision, Propagation: policy}
 	rev, err := c.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		rev, _, err := e.Remove(ctx, of)
+		rev, _, err := writes.Of(e).Remove(ctx, of)
 		if errors.Is(err, storage.ErrConflict) {
 			of.UID, of.Revision = types.UID(o.Lineage().UID), 0
-			rev, _, err = e.Remove(ctx, of)
+			rev, _, err = writes.Of(e).Remove(ctx, of)
 		}
 		return rev, err
 	})

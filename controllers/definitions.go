@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -94,7 +95,7 @@ func (d *definitions) work(ctx context.Context, _ *registry.Catalog, name string
 	case def.Terminating():
 		err = d.finish(ctx, def)
 	case !def.Named():
-		_, err = d.controllers.actor.act(ctx, def.Rename)
+		_, err = d.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) { return writes.RenameDefinition(ctx, def) })
 	}
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil
@@ -115,10 +116,10 @@ func (d *definitions) finish(ctx context.Context, def *registry.StoredDefinition
 	if err != nil {
 		return err
 	}
-	end := def.Release
+	end := writes.ReleaseDefinition
 	if !left.whole() {
-		end = def.Wait
+		end = writes.HoldDefinition
 	}
-	_, err = d.controllers.actor.act(ctx, end)
+	_, err = d.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) { return end(ctx, def) })
 	return errors.Join(err, left.err())
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -97,7 +98,7 @@ func (x *expiry) work(ctx context.Context, served *registry.Catalog, key string)
 		return nil
 	}
 	_, err := x.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		rev, _, err := e.Remove(ctx, registry.Removal{Namespace: namespace, Name: name, Revision: rev})
+		rev, _, err := writes.Of(e).Remove(ctx, writes.Removal{Namespace: namespace, Name: name, Revision: rev})
 		return rev, err
 	})
 	switch {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -128,7 +129,7 @@ func TestAfterTerm(t *testing.T) {
 	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: on, Log: slog.New(slog.DiscardHandler)})
 	for i := range 20 {
 		body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mortal-%d","annotations":{%q:"1h"}}}`, i, kube.TTLAnnotation)
-		if _, err := r.things.Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default"}, Body: []byte(body)}); err != nil {
+		if _, err := writes.Of(r.things).Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default"}, Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +187,7 @@ func TestRemovalsCondition(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := subjectOf(r.Door().Served(), g.knowledge.Load(), o.key)
-			if _, err := r.things.Amend(r.ctx, "default", "o", types.UID(o.uid), func(m *metav1.ObjectMeta) error {
+			if _, err := writes.Of(r.things).Amend(r.ctx, "default", "o", types.UID(o.uid), func(m *metav1.ObjectMeta) error {
 				c.change(m)
 				return nil
 			}); err != nil {
@@ -198,7 +199,7 @@ func TestRemovalsCondition(t *testing.T) {
 			if o := r.read(o.key); (c.want == nil) != (o == nil || beingDeleted(o)) {
 				t.Errorf("its removal said %v, and it's deleted: %v", c.want, o == nil)
 			}
-			if _, err := r.things.Amend(r.ctx, "default", "o", types.UID(o.uid), func(m *metav1.ObjectMeta) error { m.Finalizers = nil; return nil }); unlessGone(err) != nil {
+			if _, err := writes.Of(r.things).Amend(r.ctx, "default", "o", types.UID(o.uid), func(m *metav1.ObjectMeta) error { m.Finalizers = nil; return nil }); unlessGone(err) != nil {
 				t.Error(err)
 			}
 			if err := r.delete("o", metav1.DeletePropagationBackground); err != nil {

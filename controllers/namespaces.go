@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -86,7 +87,7 @@ func (n *namespaces) work(ctx context.Context, served *registry.Catalog, name st
 		return err
 	}
 	_, err = n.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		return n.controllers.registry.AmendNamespace(ctx, name, ns.UID, func(ns *corev1.Namespace) {
+		return writes.AmendNamespace(ctx, n.controllers.registry, name, ns.UID, func(ns *corev1.Namespace) {
 			setConditions(&ns.Status, left)
 			if left.whole() {
 				ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })

@@ -9,13 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 )
 
 const (
 	// workersAtOnce is how many keys of one queue are worked on at the same time: as many as a deletion of a collection
 	// deletes, because etcd stores writes that come together with one sync.
-	workersAtOnce = registry.DeletersAtOnce
+	workersAtOnce = writes.DeletersAtOnce
 	// firstRetry and lastRetry bound how long a key that failed waits for its next try. The time doubles with each try.
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = 30 * time.Second

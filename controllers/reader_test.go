@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -64,8 +65,8 @@ func TestReaderFallsBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(namespaces.Create(r.ctx, &registry.Request{Body: []byte(`{"metadata":{"name":"shop"}}`)}))
-	must(r.things.Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "shop"}, Body: []byte(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}`)}))
+	must(writes.Of(namespaces).Create(r.ctx, &registry.Request{Body: []byte(`{"metadata":{"name":"shop"}}`)}))
+	must(writes.Of(r.things).Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "shop"}, Body: []byte(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}`)}))
 	owner := r.create("owner", nil)
 	dependent := r.create("dependent", nil, owner.ref(false))
 	held := r.create("held", []string{"example.com/x"})
@@ -78,11 +79,11 @@ func TestReaderFallsBehind(t *testing.T) {
 	}
 
 	b.mu.Lock()
-	must(r.things.Patch(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default", Name: "held"}, PatchType: "application/merge-patch+json", Body: []byte(`{"metadata":{"finalizers":null}}`)}))
+	must(writes.Of(r.things).Patch(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default", Name: "held"}, PatchType: "application/merge-patch+json", Body: []byte(`{"metadata":{"finalizers":null}}`)}))
 	if err := r.delete("owner", metav1.DeletePropagationBackground); err != nil {
 		t.Fatal(err)
 	}
-	must(namespaces.Delete(r.ctx, &registry.Request{Target: registry.Target{Name: "shop"}}))
+	must(writes.Of(namespaces).Delete(r.ctx, &registry.Request{Target: registry.Target{Name: "shop"}}))
 	key := string(r.things.Prefix()) + "default/large"
 	rev, err := r.store.Create(r.ctx, key, []byte("{}"))
 	for range 40 { // 40 MiB: more than a log keeps

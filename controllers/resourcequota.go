@@ -15,6 +15,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -165,7 +167,7 @@ func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, na
 	if quotas == nil { // ResourceQuota isn't served
 		return nil, nil
 	}
-	of, err := quotas.Current(ctx, namespace, name)
+	of, err := reads.Of(quotas).Current(ctx, namespace, name)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil
 	}
@@ -174,7 +176,7 @@ func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, na
 	}
 	var failed error
 	_, err = q.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		return registry.AmendAs(ctx, quotas, of.Namespace, of.Name, of.UID, func(rq *corev1.ResourceQuota) {
+		return writes.AmendAs(ctx, quotas, of.Namespace, of.Name, of.UID, func(rq *corev1.ResourceQuota) {
 			// The quota was read before this: each charge that is in it is open, or its object is stored or never will be.
 			var taken quota.Usage
 			taken, open = q.ledger.Taken(of.Namespace, of.UID)

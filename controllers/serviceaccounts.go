@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -75,7 +76,7 @@ func (s *serviceAccounts) work(ctx context.Context, served *registry.Catalog, na
 		return nil
 	}
 	_, err = s.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		return accounts.Make(ctx, registry.Made{Namespace: namespace, Name: defaultAccount})
+		return writes.Of(accounts).Make(ctx, writes.Made{Namespace: namespace, Name: defaultAccount})
 	})
 	if errors.Is(err, storage.ErrExists) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil

@@ -23,10 +23,10 @@ var ErrNoContent = errors.New("there's nothing to answer")
 
 // Absent returns what is said at a path below an object that isn't served and that Kubernetes serves. It's nil for other paths.
 func (e *Endpoint) Absent(subresource string) *Absent {
-	if e.typed == nil {
+	if e.Typed == nil {
 		return nil
 	}
-	if absent, ok := e.typed.Absent[subresource]; ok {
+	if absent, ok := e.Typed.Absent[subresource]; ok {
 		return &absent
 	}
 	return nil

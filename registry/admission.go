@@ -16,9 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
-	"github.com/apiserver-lite/apiserver-lite/registry/managed"
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // Admission changes or refuses what clients write. Definition.Admission is asked about objects of the definition's type, and
@@ -96,12 +93,18 @@ type Attributes struct {
 	Options  any
 	Warnings []string // for the client, see Warn
 
-	write *write // whose end OnEnd is about
+	Course *Course // of the write; nil outside of one
 }
 
 // OnEnd has a function called when the write has ended that the hook is asked about: its object is stored, or won't be. It's
 // called once, whatever ends the write, and also when the hook is about to be asked again. It's for Validators.
-func (a *Attributes) OnEnd(end func()) { a.write.ends = append(a.write.ends, end) }
+func (a *Attributes) OnEnd(end func()) { a.Course.Ends = append(a.Course.Ends, end) }
+
+// Course is what a write and the hooks that judge it share.
+type Course struct {
+	Ends      []func()       // see Attributes.OnEnd
+	ScaleSent map[string]any // the Scale that was sent, as hooks that change it see it; nil for other writes, and afterwards
+}
 
 // Warn tells the client something besides the answer or the refusal, in a Warning header. What is said of several objects of a collection is said once.
 func (a *Attributes) Warn(text string) { a.Warnings = append(a.Warnings, text) }
@@ -120,307 +123,47 @@ const (
 
 // Use adds hooks after those of Options. It's for the program's start, before Run: for hooks that need the registry.
 func (r *Registry) Use(hooks ...Admission[unstructured.Unstructured]) {
-	r.admission = append(r.admission, hooks...)
+	r.Admission = append(r.Admission, hooks...)
 }
 
-// admits tells whether there are hooks for the resource.
-func (e *Endpoint) admits() bool {
-	return len(e.res.registry.admission) > 0 || e.typed != nil && e.typed.admit != nil
+// HookCall is what hooks of one type are called with.
+type HookCall[T any] struct {
+	Endpoint *Endpoint
+	About    *Attributes // the hooks' warnings are added to it
+	Obj, Old *T
+	Meta     func(*T) metav1.Object // metadata of a T
 }
 
-// operationOf tells what a write does: o is nil for a Delete, and old for a Create.
-func operationOf(o, old *object.Object) Operation {
-	switch {
-	case o == nil:
-		return Delete
-	case old == nil:
-		return Create
-	}
-	return Update
-}
-
-// attributes are what hooks learn of the write of an object.
-func (w *write) attributes(ctx context.Context, op Operation, of Target) *Attributes {
-	return &Attributes{
-		Operation: op, Kind: w.kind(), Resource: w.path(),
-		Subresource: w.Subresource, Namespace: of.Namespace, Name: of.Name, Listed: w.listed,
-		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent, User: UserFrom(ctx), write: w,
-	}
-}
-
-func targetOf(o *object.Object) Target { return Target{Namespace: o.Meta.Namespace, Name: o.Meta.Name} }
-
-// optionsOf are a request's options, as hooks see them.
-func (w *write) optionsOf(op Operation) any {
-	var dryRun []string
-	if w.dryRun {
-		dryRun = []string{metav1.DryRunAll}
-	}
-	switch op {
-	case Create:
-		return &metav1.CreateOptions{DryRun: dryRun, FieldManager: w.said.manager, FieldValidation: w.said.validation}
-	case Update:
-		return &metav1.UpdateOptions{DryRun: dryRun, FieldManager: w.said.manager, FieldValidation: w.said.validation}
-	}
-	return w.deleteOptions
-}
-
-// admit lets the hooks judge a client's write, before validation. o, which is nil for a Delete, becomes what they make of
-// it; old is nil for a Create.
-func (w *write) admit(ctx context.Context, o, old *object.Object) error {
-	w.left = left{}
-	defer func() { w.scaleSent = nil }()
-	if !w.asked || !w.admits() {
-		return nil
-	}
-	subject := o
-	if o == nil {
-		subject = old
-	}
-	a := w.attributes(ctx, operationOf(o, old), targetOf(subject))
-	concerned := w.concerned(a)
-	if len(concerned) == 0 && (w.typed == nil || w.typed.admit == nil) {
-		return nil
-	}
-	if Presumes(ctx) {
-		return errJudged // hooks may go by any object, and are to be asked once
-	}
-	a.Options = w.optionsOf(a.Operation)
-	var tracked []any
-	if o != nil {
-		tracked = o.Managed
-		if o.Value != nil {
-			if err := w.unfold(o); err != nil {
-				return err
-			}
-		}
-	}
-	err := w.callAll(ctx, a, concerned, pair{o, old})
-	if err == nil && o != nil {
-		o.Meta.ManagedFields = nil
-		if object.EqualJSON(o.Managed, tracked) {
-			o.Managed = tracked
-		} else if err := managed.Validate(o.Managed); err != nil {
-			a.Warn(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: " + clip.Text(err.Error()))
-			o.Managed = tracked
-		}
-	}
-	w.warnings = append(w.warnings, a.Warnings...)
-	return err
-}
-
-// askValidators asks the hooks that want to see an object as it would be stored.
-func (w *write) askValidators(ctx context.Context, o, old *object.Object) error {
-	if !w.asked || len(w.res.registry.admission) == 0 {
-		return nil
-	}
-	w.ended() // an earlier attempt
-	subject := o
-	if o == nil {
-		subject = old
-	}
-	a := w.attributes(ctx, operationOf(o, old), targetOf(subject))
-	concerned := validators(w.concerned(a))
-	if len(concerned) == 0 {
-		return nil
-	}
-	if Presumes(ctx) {
-		return errJudged // see admit
-	}
-	a.Options = w.optionsOf(a.Operation)
-	call, err := w.hookCall(a, pair{o, old})
-	if err != nil {
-		return err
-	}
-	err = w.callValidators(ctx, call, concerned)
-	w.warnings = append(w.warnings, a.Warnings...)
-	return err
-}
-
-// validators are those of the hooks that want to see an object as it would be stored. It changes hooks.
-func validators(hooks []Admission[unstructured.Unstructured]) []Admission[unstructured.Unstructured] {
-	return slices.DeleteFunc(hooks, func(hook Admission[unstructured.Unstructured]) bool {
-		_, validates := hook.(Validator)
-		return !validates
-	})
-}
-
-// callValidators asks Validators one after the other.
-func (e *Endpoint) callValidators(ctx context.Context, c hookCall[unstructured.Unstructured], hooks []Admission[unstructured.Unstructured]) error {
+// To calls the hooks one after the other, and returns the object as they leave it.
+func (c HookCall[T]) To(ctx context.Context, hooks []Admission[T]) (*T, error) {
+	obj := c.Obj
 	for _, hook := range hooks {
-		r := &AdmissionRequest[unstructured.Unstructured]{Attributes: *c.about, Object: c.obj, Old: c.old}
+		r := &AdmissionRequest[T]{Attributes: *c.About, Object: obj, Old: c.Old}
 		var said Verdict
 		var failed error
-		if err := e.res.registry.call("validation by "+nameOf(hook), func() { said, failed = hook.(Validator).Validate(ctx, r) }); err != nil {
-			return err
-		}
-		c.about.Warnings = r.Warnings
-		if err := e.heed(ctx, c.about.Name, said, failed); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// concerned returns the hooks for all resources that a request concerns.
-func (e *Endpoint) concerned(a *Attributes) (hooks []Admission[unstructured.Unstructured]) {
-	for _, hook := range e.res.registry.admission {
-		if s, ok := hook.(Selective); !ok || s.Concerns(a) {
-			hooks = append(hooks, hook)
-		}
-	}
-	return hooks
-}
-
-// pair is an object that is to be written and the one before it. One of them may be nil.
-type pair struct{ obj, old *object.Object }
-
-// callAll calls the definition's hooks and then those that are for all resources.
-func (w *write) callAll(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
-	if t := w.typed; t != nil {
-		if err := t.admitTyped(ctx, w.Endpoint, a, p.obj, p.old); err != nil {
-			return err
-		}
-	}
-	if len(hooks) == 0 {
-		return nil
-	}
-	return w.admitTree(ctx, a, hooks, p)
-}
-
-// hookCall prepares a call of the hooks that are for all resources. They are shown what the pair holds.
-func (e *Endpoint) hookCall(a *Attributes, p pair) (call hookCall[unstructured.Unstructured], err error) {
-	call = hookCall[unstructured.Unstructured]{endpoint: e, about: a, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
-	if call.obj, err = e.unstructured(p.obj); err != nil {
-		return call, err
-	}
-	call.old, err = e.unstructured(p.old)
-	return call, err
-}
-
-// admitTree calls the hooks that are for all resources.
-func (w *write) admitTree(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
-	call, err := w.hookCall(a, p)
-	if err != nil {
-		return err
-	}
-	switch { // hooks change it
-	case call.obj == nil:
-	case p.old == nil && !w.applies: // nobody else has it, but for what they're compared with afterwards
-		if len(p.obj.Managed) > 0 {
-			object.Map(call.obj.Object["metadata"])["managedFields"] = managed.CopyEntries(p.obj.Managed)
-		}
-	default:
-		call.obj.Object = object.DeepCopy(call.obj.Object)
-	}
-	obj, err := call.to(ctx, hooks)
-	if err != nil || p.obj == nil {
-		return err
-	}
-	next, err := w.takeOver(obj.Object)
-	if err != nil {
-		return err
-	}
-	next.Empty = p.obj.Empty
-	*p.obj = *next
-	return nil
-}
-
-// left is what hooks have left of an object that isn't as one can be that a client sends: it waits for the stage that refuses or drops it.
-type left struct {
-	kind     *string        // that it says it's of, if it isn't the resource's
-	bare     bool           // its metadata is no object
-	unread   map[string]any // members of its metadata that aren't what they should be
-	unpruned bool           // it may have what its schema doesn't know
-}
-
-// takeOver makes an object of what the hooks have left.
-func (w *write) takeOver(tree map[string]any) (*object.Object, error) {
-	plain, err := jsontree.Plain(tree) // a hook may leave any of Go's types
-	if err != nil {
-		return nil, fmt.Errorf("admission left an object that can't be encoded: %w", err)
-	}
-	if tree = object.Map(plain); tree == nil {
-		tree = map[string]any{}
-	}
-	if w.typed == nil {
-		if err := w.takeOverCustom(tree); err != nil {
+		if err := c.Endpoint.Res.Registry.Call("admission by "+NameOf(hook), func() { said, failed = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
-	}
-	o, err := object.FromTree(tree)
-	if err != nil {
-		return nil, fmt.Errorf("admission left an object that can't be decoded: %w", err)
-	}
-	return o, nil
-}
-
-// takeOverCustom looks for what only a custom resource can be left with, because it has no Go type, and takes it out.
-func (w *write) takeOverCustom(tree map[string]any) error {
-	w.left.unpruned = true
-	if of := (&unstructured.Unstructured{Object: tree}).GroupVersionKind(); of.GroupVersion() != w.kind().GroupVersion() {
-		return unforeseen(clip.Text(fmt.Sprintf("%v is unstructured and is not suitable for converting to %q", of, w.apiVersion())))
-	}
-	w.left.kind = w.otherKindOf(tree)
-	if metadata, ok := tree["metadata"]; ok && object.Map(metadata) == nil {
-		delete(tree, "metadata")
-		w.left.bare = true
-	}
-	w.left.unread = object.TakeUnreadable(object.Map(tree["metadata"]))
-	delete(w.left.unread, "creationTimestamp") // which is the server's in any case
-	return w.schema.Default(tree)
-}
-
-// unstructured is an object as hooks see it; nil for nil. It shares the content.
-func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, error) {
-	if o == nil {
-		return nil, nil
-	}
-	tree, err := o.Tree(e.apiVersion(), e.Kind)
-	if err != nil {
-		return nil, err
-	}
-	return &unstructured.Unstructured{Object: tree}, nil
-}
-
-// hookCall is what hooks of one type are called with.
-type hookCall[T any] struct {
-	endpoint *Endpoint
-	about    *Attributes // the hooks' warnings are added to it
-	obj, old *T
-	meta     func(*T) metav1.Object // metadata of a T
-}
-
-// to calls the hooks one after the other, and returns the object as they leave it.
-func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
-	obj := c.obj
-	for _, hook := range hooks {
-		r := &AdmissionRequest[T]{Attributes: *c.about, Object: obj, Old: c.old}
-		var said Verdict
-		var failed error
-		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), func() { said, failed = hook.Admit(ctx, r) }); err != nil {
-			return nil, err
-		}
-		c.about.Warnings = r.Warnings
-		name := c.about.Name
+		c.About.Warnings = r.Warnings
+		name := c.About.Name
 		if name == "" && obj != nil {
-			name = c.meta(obj).GetGenerateName()
+			name = c.Meta(obj).GetGenerateName()
 		}
-		if err := c.endpoint.heed(ctx, name, said, failed); err != nil {
+		if err := c.Endpoint.Heed(ctx, name, said, failed); err != nil {
 			return nil, err
 		}
 		if obj == nil {
 			continue
 		}
 		if obj = r.Object; obj == nil {
-			return nil, fmt.Errorf("%s has left no object", nameOf(hook))
+			return nil, fmt.Errorf("%s has left no object", NameOf(hook))
 		}
 	}
 	return obj, nil
 }
 
-// nameOf names a hook by its type, or if it's a function by the function's name.
-func nameOf(hook any) string {
+// NameOf names a hook by its type, or if it's a function by the function's name.
+func NameOf(hook any) string {
 	if v := reflect.ValueOf(hook); v.Kind() == reflect.Func && !v.IsNil() {
 		return runtime.FuncForPC(v.Pointer()).Name()
 	}
@@ -436,9 +179,9 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return e.What + " panicked" }
 
-// call runs a function that the program brought. A panic is returned as an error, because much of this runs on
+// Call runs a function that the program brought. A panic is returned as an error, because much of this runs on
 // goroutines where nobody else would stop it (see DeletersAtOnce).
-func (r *Registry) call(what string, fn func()) (err error) {
+func (r *Registry) Call(what string, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{What: what, Cause: cause, Stack: debug.Stack()}
@@ -451,7 +194,7 @@ func (r *Registry) call(what string, fn func()) (err error) {
 // callLeaving is call for a function that must leave what only the server decides about the object. It's an error if that changes it.
 func (r *Registry) callLeaving(what string, of func() metav1.Object, fn func()) error {
 	before := decidedOf(of())
-	if err := r.call(what, fn); err != nil {
+	if err := r.Call(what, fn); err != nil {
 		return err
 	}
 	after := decidedOf(of())

@@ -22,8 +22,8 @@ type Catalog struct {
 	Groups []Group // the core group ("") first, then by name
 	Hash   string  // changes whenever the content does: discovery's ETag
 
-	endpoints map[runtimeschema.GroupVersionResource]*Endpoint
-	resources []*resource // all whose objects are stored, also those without a served version
+	Endpoints map[runtimeschema.GroupVersionResource]*Endpoint
+	resources []*Resource // all whose objects are stored, also those without a served version
 
 	prefixesOnce sync.Once
 	prefixes     map[storage.Prefix]*Endpoint // see Prefix; set by prefixesOnce
@@ -42,15 +42,15 @@ type Version struct {
 }
 
 // newCatalog arranges the endpoints of all resources.
-func newCatalog(resources []*resource) *Catalog {
-	c := &Catalog{endpoints: make(map[runtimeschema.GroupVersionResource]*Endpoint, len(resources))}
+func newCatalog(resources []*Resource) *Catalog {
+	c := &Catalog{Endpoints: make(map[runtimeschema.GroupVersionResource]*Endpoint, len(resources))}
 	all := make([]*Endpoint, 0, len(resources))
 	for _, r := range resources {
-		if !r.answered {
+		if !r.Answered {
 			c.resources = append(c.resources, r)
 		}
 		for _, e := range r.endpoints {
-			c.endpoints[e.path()] = e
+			c.Endpoints[e.Path()] = e
 			all = append(all, e)
 		}
 	}
@@ -58,7 +58,7 @@ func newCatalog(resources []*resource) *Catalog {
 	sum := sha256.New()
 	for _, e := range all {
 		c.place(e)
-		sum.Write(e.digest[:])
+		sum.Write(e.Digest[:])
 	}
 	c.Hash = hex.EncodeToString(sum.Sum(nil))
 	return c
@@ -68,7 +68,7 @@ func newCatalog(resources []*resource) *Catalog {
 func (c *Catalog) Objects() iter.Seq2[runtimeschema.GroupResource, int] {
 	return func(yield func(runtimeschema.GroupResource, int) bool) {
 		for _, r := range c.resources {
-			if !yield(runtimeschema.GroupResource{Group: r.group, Resource: r.plural}, r.cache.Len()) {
+			if !yield(runtimeschema.GroupResource{Group: r.Group, Resource: r.Plural}, r.Cache.Len()) {
 				return
 			}
 		}
@@ -131,5 +131,5 @@ func (e *Endpoint) seal() {
 	if err != nil {
 		panic(err) // strings and booleans always encode
 	}
-	e.digest = sha256.Sum256(b)
+	e.Digest = sha256.Sum256(b)
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's. One that the
+// Convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's. One that the
 // webhook can't convert is a Status 500 that says so.
-func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string]any) error {
+func (r *Resource) Convert(ctx context.Context, to *Endpoint, trees []map[string]any) error {
 	if r.converter == nil {
 		for _, tree := range trees {
-			if to.typed != nil {
+			if to.Typed != nil {
 				if err := r.convertTyped(to, tree); err != nil {
 					return err
 				}
 			}
-			tree["apiVersion"] = to.apiVersion()
+			tree["apiVersion"] = to.APIVersion()
 		}
 		return nil
 	}
@@ -40,24 +40,24 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 			return err
 		}
 	}
-	converted, err := r.converter.convert(ctx, to.apiVersion(), bodies)
+	converted, err := r.converter.convert(ctx, to.APIVersion(), bodies)
 	if err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, conversion.ErrClosed):
-			return apierrors.NewTooManyRequests("the definition has changed meanwhile: try again", retryAfter)
+			return apierrors.NewTooManyRequests("the definition has changed meanwhile: try again", RetryAfter)
 		}
 		// This message reaches the client on purpose, as from kube-apiserver: whoever runs the webhook needs it. It has
 		// nothing of the answer but the failure's own text (see conversion).
-		return &unconverted{cause: err}
+		return &Unconverted{cause: err}
 	}
 	for i, body := range converted {
 		if body == nil { // it's in that version
 			continue
 		}
 		if trees[i], err = object.ParseTree(body); err != nil {
-			return fmt.Errorf("conversion to %s: the object %w", to.apiVersion(), err)
+			return fmt.Errorf("conversion to %s: the object %w", to.APIVersion(), err)
 		}
 	}
 	return nil
@@ -94,21 +94,21 @@ func (c *converter) close() {
 // newConversion returns what makes the endpoint's form of stored objects, or nil if they're stored in that form. asStored
 // tells that the endpoint's version is the stored one, or has the same schema.
 func (e *Endpoint) newConversion(asStored bool) *kube.Conversion {
-	r := e.res
-	if asStored && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
+	r := e.Res
+	if asStored && e.Schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
 		return nil
 	}
 	needed := func(o *kube.Object) bool { return !asStored || o.Revision <= r.since }
-	return r.registry.cacher.Conversions().New(r.generation, needed, e.convertStored)
+	return r.Registry.Cacher.Conversions().New(r.Generation, needed, e.convertStored)
 }
 
-// unconverted is what a webhook has said or done instead of converting. Its words are kube-apiserver's.
-type unconverted struct {
+// Unconverted is what a webhook has said or done instead of converting. Its words are kube-apiserver's.
+type Unconverted struct {
 	stored *kube.Object // of those that it was asked to convert, the first; nil: what was sent
 	cause  error
 }
 
-func (u *unconverted) Error() string {
+func (u *Unconverted) Error() string {
 	if u.stored == nil {
 		return u.cause.Error()
 	}
@@ -116,25 +116,25 @@ func (u *unconverted) Error() string {
 }
 
 // corrupt is the error as kube-apiserver's storage has it, about a key.
-func (u *unconverted) corrupt(key string) string {
+func (u *Unconverted) corrupt(key string) string {
 	return clip.Text(fmt.Sprintf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %v", key, u))
 }
 
-// readable refuses a stored object that can't be converted for a view.
-func (e *Endpoint) readable(ctx context.Context, v *kube.View, o *kube.Object) error {
+// Readable refuses a stored object that can't be converted for a view.
+func (e *Endpoint) Readable(ctx context.Context, v *kube.View, o *kube.Object) error {
 	_, err := v.Shown(ctx, o)
-	if u := (*unconverted)(nil); errors.As(err, &u) {
+	if u := (*Unconverted)(nil); errors.As(err, &u) {
 		return apierrors.NewInternalError(errors.New(u.corrupt(strings.TrimPrefix(o.Key, strings.TrimSuffix(storage.Root, "/")))))
 	}
-	return e.fail(o.Name(), err)
+	return e.Fail(o.Name(), err)
 }
 
-// unlisted refuses a list of which an object can't be converted.
-func (e *Endpoint) unlisted(u *unconverted) error {
+// Unlisted refuses a list of which an object can't be converted.
+func (e *Endpoint) Unlisted(u *Unconverted) error {
 	text := u.corrupt(u.stored.Key)
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError,
-		Message: fmt.Sprintf("failed to read one or more %s from the storage: %s", e.resource(), text),
+		Message: fmt.Sprintf("failed to read one or more %s from the storage: %s", e.GroupResource(), text),
 		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: "list", Causes: []metav1.StatusCause{
 			{Type: metav1.CauseTypeUnexpectedServerResponse, Field: u.stored.Key, Message: text}}},
 	}}
@@ -148,27 +148,27 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*kube.Object) ([
 	for i, o := range objects {
 		var err error
 		if trees[i], err = object.ParseTree(o.Raw()); err != nil {
-			return nil, e.unreadable(o.Name(), err)
+			return nil, e.Unreadable(o.Name(), err)
 		}
-		from := e.res.version(trees[i]["apiVersion"])
-		if err := from.schema.ShapeStored(trees[i]); err != nil {
-			return nil, e.unreadable(o.Name(), err)
+		from := e.Res.version(trees[i]["apiVersion"])
+		if err := from.Schema.ShapeStored(trees[i]); err != nil {
+			return nil, e.Unreadable(o.Name(), err)
 		}
 	}
-	if err := e.res.convert(ctx, e, trees); err != nil {
-		if u := (*unconverted)(nil); errors.As(err, &u) {
+	if err := e.Res.Convert(ctx, e, trees); err != nil {
+		if u := (*Unconverted)(nil); errors.As(err, &u) {
 			u.stored = objects[0]
 		}
 		return nil, err
 	}
 	out := make([][]byte, len(objects))
 	for i, tree := range trees {
-		if err := e.schema.Prune(tree); err != nil {
-			return nil, e.unreadable(objects[i].Name(), err)
+		if err := e.Schema.Prune(tree); err != nil {
+			return nil, e.Unreadable(objects[i].Name(), err)
 		}
 		raw, err := object.EncodeJSON(tree)
 		if err != nil {
-			return nil, e.unreadable(objects[i].Name(), err)
+			return nil, e.Unreadable(objects[i].Name(), err)
 		}
 		if string(raw) != string(objects[i].Raw()) {
 			out[i] = raw
@@ -178,11 +178,11 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*kube.Object) ([
 }
 
 // version returns the endpoint of the version that an object names, or that of the storage version if there is none.
-func (r *resource) version(apiVersion any) *Endpoint {
-	for _, e := range r.versions {
-		if e.apiVersion() == apiVersion {
+func (r *Resource) version(apiVersion any) *Endpoint {
+	for _, e := range r.Versions {
+		if e.APIVersion() == apiVersion {
 			return e
 		}
 	}
-	return r.storage
+	return r.Storage
 }

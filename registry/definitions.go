@@ -11,7 +11,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,7 +19,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -30,7 +28,7 @@ import (
 // deletes the objects of deleted ones.
 type definitions struct {
 	registry *Registry
-	res      *resource
+	res      *Resource
 
 	// writing has capacity 1 and is full while a definition is written: one at a time, so that no two get the same names.
 	// It's a channel, because waiting for it must end with the request. It's never closed.
@@ -52,7 +50,7 @@ type definitions struct {
 type definition struct {
 	object   *crd.Definition
 	revision storage.Revision
-	res      *resource
+	res      *Resource
 	accepted bool // it has all its names
 }
 
@@ -68,7 +66,7 @@ func newDefinitions(r *Registry) *definitions {
 		Prepare:  d.prepare,
 		follow:   d.complete,
 		Validate: func(ctx context.Context, obj, old *crd.Definition, subresource string) field.ErrorList {
-			if subresource == status {
+			if subresource == AtStatus {
 				return crd.ValidateStatus(ctx, obj, old)
 			}
 			errs := crd.Validate(ctx, obj, old)
@@ -80,7 +78,7 @@ func newDefinitions(r *Registry) *definitions {
 			return errs
 		},
 		Warnings: func(_ context.Context, obj, old *crd.Definition, subresource string) []string {
-			if subresource == status {
+			if subresource == AtStatus {
 				return nil
 			}
 			return crd.Warnings(obj, old)
@@ -107,10 +105,10 @@ func (d *definitions) begin(ctx context.Context) (end func(), err error) {
 
 // written serves a definition that was written, before the write is answered.
 func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
-	if err := d.registry.cacher.WaitFor(ctx, rev); err != nil {
+	if err := d.registry.Cacher.WaitFor(ctx, rev); err != nil {
 		return err
 	}
-	d.sync()
+	d.Sync()
 	return nil
 }
 
@@ -119,7 +117,7 @@ func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
 	switch {
 	case old == nil:
 		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	case subresource == status:
+	case subresource == AtStatus:
 		crd.KeepClaims(obj, old)
 	}
 	crd.NoteStored(obj)
@@ -154,24 +152,24 @@ func (d *definitions) taken(obj *crd.Definition) *crd.Names {
 // its resource, so a path that nobody defined costs one look into the cache.
 func (d *definitions) refresh(of runtimeschema.GroupResource) {
 	name := of.Resource + "." + of.Group
-	key, err := d.res.prefix.Key("", name)
+	key, err := d.res.Prefix.Key("", name)
 	if err != nil {
 		return
 	}
-	o := d.res.cache.Get(key)
+	o := d.res.Cache.Get(key)
 	d.mu.Lock()
 	known := d.known[name]
 	d.mu.Unlock()
 	if (o == nil) != (known == nil) || o != nil && o.Revision != known.revision {
-		d.sync()
+		d.Sync()
 	}
 }
 
-// sync makes the catalog what the cached definitions say. The writers of definitions call it, readers of paths that
+// Sync makes the catalog what the cached definitions say. The writers of definitions call it, readers of paths that
 // aren't served yet, and package controllers (Door.Served).
-func (d *definitions) sync() {
+func (d *definitions) Sync() {
 	for _, b := range d.rebuild() {
-		d.registry.unreadable.report(b.stored, b.err)
+		d.registry.Unreadable.Report(b.stored, b.err)
 	}
 }
 
@@ -188,16 +186,16 @@ func (d *definitions) rebuild() (unusable []broken) {
 	if d.closed { // a controller may still write a definition while the server stops; nobody would close what is opened now
 		return nil
 	}
-	changes := d.res.cache.Changed()
+	changes := d.res.Cache.Changed()
 	defer d.synced.Store(int64(changes))
 	seen := make(map[string]bool, len(d.known))
-	var changed []*resource // whose watches end
+	var changed []*Resource // whose watches end
 	stale := false
-	stored := d.res.cache.Snapshot()
-	for o := range stored.All(string(d.res.prefix)) {
+	stored := d.res.Cache.Snapshot()
+	for o := range stored.All(string(d.res.Prefix)) {
 		name := o.Name()
 		old := d.known[name]
-		outdated := old != nil && old.res.since < d.restored[old.res.prefix]
+		outdated := old != nil && old.res.since < d.restored[old.res.Prefix]
 		if old != nil && old.revision == o.Revision && !outdated {
 			seen[name] = true
 			continue
@@ -224,9 +222,9 @@ func (d *definitions) rebuild() (unusable []broken) {
 		if !seen[name] {
 			changed, stale = append(changed, old.res), true
 			delete(d.known, name)
-			delete(d.restored, old.res.prefix)
+			delete(d.restored, old.res.Prefix)
 			if !d.shadowed(old.res) {
-				old.res.cache.SetFields(nil)
+				old.res.Cache.SetFields(nil)
 			}
 		}
 	}
@@ -241,7 +239,7 @@ func (d *definitions) rebuild() (unusable []broken) {
 	for _, res := range changed {
 		// After the catalog: who comes back gets the new views. What was written under the new definitions, which
 		// needs the new catalog, has a higher revision than they have.
-		res.cache.EndWatches(stored.Revision)
+		res.Cache.EndWatches(stored.Revision)
 		d.closing.Go(res.converter.close)
 	}
 	return unusable
@@ -269,15 +267,15 @@ func (d *definitions) open(o *kube.Object, old *definition) (*definition, error)
 
 // resource makes what a definition defines. Its names are those that were accepted. old is the definition
 // before if that defined the same, else nil.
-func (d *definitions) resource(o *kube.Object, obj *crd.Definition, old *definition) (*resource, error) {
+func (d *definitions) resource(o *kube.Object, obj *crd.Definition, old *definition) (*Resource, error) {
 	res := d.newResource(o, obj, old)
 	var stored *apiextensionsv1.CustomResourceDefinitionVersion
 	for i := range obj.Spec.Versions {
 		v := &obj.Spec.Versions[i]
 		e := newEndpoint(res, obj, v)
-		res.versions = append(res.versions, e)
+		res.Versions = append(res.Versions, e)
 		if v.Storage {
-			res.storage, stored = e, v
+			res.Storage, stored = e, v
 		}
 	}
 	if stored == nil {
@@ -287,13 +285,13 @@ func (d *definitions) resource(o *kube.Object, obj *crd.Definition, old *definit
 	if stored.Served {
 		hash = storageVersionHash(runtimeschema.GroupVersionKind{Group: obj.Spec.Group, Version: stored.Name, Kind: obj.Spec.Names.Kind})
 	}
-	for i, e := range res.versions {
+	for i, e := range res.Versions {
 		v := &obj.Spec.Versions[i]
 		e.StorageVersionHash = hash
 		e.equip(v, old)
 		if old == nil {
 			asStored := v.Storage || res.converter == nil && equality.Semantic.DeepEqual(v.Schema, stored.Schema)
-			e.view.Conversion = e.newConversion(asStored)
+			e.View.Conversion = e.newConversion(asStored)
 		}
 		if v.Served && crd.Established(obj) && !d.shadowed(res) {
 			res.endpoints = append(res.endpoints, e)
@@ -303,17 +301,17 @@ func (d *definitions) resource(o *kube.Object, obj *crd.Definition, old *definit
 }
 
 // newResource makes what all versions of a definition share.
-func (d *definitions) newResource(o *kube.Object, obj *crd.Definition, old *definition) *resource {
-	res := &resource{
-		registry: d.registry, group: obj.Spec.Group, plural: obj.Spec.Names.Plural,
-		namespaced: obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		prefix:     storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
+func (d *definitions) newResource(o *kube.Object, obj *crd.Definition, old *definition) *Resource {
+	res := &Resource{
+		Registry: d.registry, Group: obj.Spec.Group, Plural: obj.Spec.Names.Plural,
+		Namespaced: obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Prefix:     storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
 		custom: custom{
-			condition:   storage.Condition{Key: o.Key, Revision: o.Revision},
-			uid:         obj.UID,
-			generation:  obj.Generation,
+			Condition:   storage.Condition{Key: o.Key, Revision: o.Revision},
+			UID:         obj.UID,
+			Generation:  obj.Generation,
 			since:       max(o.Revision, d.restored[storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural)]),
-			terminating: o.DeletionTimestamp != "",
+			Terminating: o.DeletionTimestamp != "",
 		},
 	}
 	if old != nil {
@@ -321,12 +319,12 @@ func (d *definitions) newResource(o *kube.Object, obj *crd.Definition, old *defi
 	} else {
 		res.converter = newConverter(obj.Spec.Conversion, d.registry.Network())
 	}
-	res.cache = d.registry.cacher.Resource(res.prefix)
+	res.Cache = d.registry.Cacher.Resource(res.Prefix)
 	return res
 }
 
 // newEndpoint makes an endpoint of one version, which isn't complete yet.
-func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitionVersion) *Endpoint {
+func newEndpoint(res *Resource, obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitionVersion) *Endpoint {
 	names := obj.Status.AcceptedNames
 	if !crd.Established(obj) {
 		names = obj.Spec.Names // not served, but its objects can be deleted
@@ -336,15 +334,15 @@ func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomRe
 			Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
 			Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
 		},
-		Namespaced: res.namespaced, Verbs: customVerbs, Warning: deprecation(obj, v),
-		res: res, reading: reading{fields: crd.FieldLabels(v)},
+		Namespaced: res.Namespaced, Verbs: customVerbs, Warning: deprecation(obj, v),
+		Res: res, reading: reading{Fields: crd.FieldLabels(v)},
 	}
 	if s := v.Subresources; s != nil {
 		if s.Status != nil {
-			e.Subresources = append(e.Subresources, status)
+			e.Subresources = append(e.Subresources, AtStatus)
 		}
-		if e.scale = s.Scale; s.Scale != nil {
-			e.Subresources = append(e.Subresources, scale)
+		if e.Scale = s.Scale; s.Scale != nil {
+			e.Subresources = append(e.Subresources, AtScale)
 		}
 	}
 	return e
@@ -354,13 +352,13 @@ func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomRe
 // defined the same: watchers with one view share what is encoded for them, and schemas are costly to compile.
 func (e *Endpoint) equip(v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition) {
 	if before := old.version(v.Name); before != nil {
-		e.schema, e.managers, e.view, e.forms = before.schema, before.managers, before.view, before.forms
+		e.Schema, e.Managers, e.View, e.Forms = before.Schema, before.Managers, before.View, before.Forms
 	} else {
-		e.schema, e.managers = schema.New(v.Schema.OpenAPIV3Schema), newManagers(e)
-		e.view = &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind}
-		e.forms = form.New(form.ColumnsOf(v))
+		e.Schema, e.Managers = schema.New(v.Schema.OpenAPIV3Schema), NewManagers(e)
+		e.View = &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind}
+		e.Forms = form.New(form.ColumnsOf(v))
 	}
-	e.whole = form.NewWhole(e.view, e.view, e.ListKind)
+	e.Whole = form.NewWhole(e.View, e.View, e.ListKind)
 	e.seal()
 }
 
@@ -369,7 +367,7 @@ func (d *definition) version(name string) *Endpoint {
 	if d == nil {
 		return nil
 	}
-	for _, e := range d.res.versions {
+	for _, e := range d.res.Versions {
 		if e.Version == name {
 			return e
 		}
@@ -400,8 +398,8 @@ func deprecation(obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitio
 }
 
 // shadowed tells whether a Go type of the program has the definition's place, and its objects.
-func (d *definitions) shadowed(res *resource) bool {
-	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
+func (d *definitions) shadowed(res *Resource) bool {
+	return slices.ContainsFunc(d.registry.builtins, func(b *Resource) bool { return b.Prefix == res.Prefix })
 }
 
 // webhookCalls counts the requests to webhooks that are under way, without those of replaced definitions.
@@ -416,8 +414,8 @@ func (d *definitions) webhookCalls() (n int) {
 	return n
 }
 
-// close closes the definitions' webhooks, and waits until they're closed.
-func (d *definitions) close() {
+// Close closes the definitions' webhooks, and waits until they're closed.
+func (d *definitions) Close() {
 	d.mu.Lock()
 	d.closed = true
 	for _, def := range d.known {
@@ -425,91 +423,4 @@ func (d *definitions) close() {
 	}
 	d.mu.Unlock()
 	d.closing.Wait()
-}
-
-// StoredDefinition is a definition as the controller of definitions sees it. It doesn't change.
-type StoredDefinition struct {
-	*definition
-	of *definitions
-}
-
-// StoredDefinition returns the definition of a name as the cache has it; nil if there is none, or one that can't
-// be used. What is served follows from the definition by then.
-func (d Door) StoredDefinition(name string) *StoredDefinition {
-	r := d.registry
-	plural, group, _ := strings.Cut(name, ".")
-	r.definitions.refresh(runtimeschema.GroupResource{Group: group, Resource: plural})
-	r.definitions.mu.Lock()
-	defer r.definitions.mu.Unlock()
-	if def := r.definitions.known[name]; def != nil {
-		return &StoredDefinition{def, r.definitions}
-	}
-	return nil
-}
-
-// Name returns the definition's name.
-func (d *StoredDefinition) Name() string { return d.object.Name }
-
-// Named tells whether the definition has all its names.
-func (d *StoredDefinition) Named() bool { return d.accepted }
-
-// Terminating tells whether the definition is being deleted and its objects have to go first.
-func (d *StoredDefinition) Terminating() bool {
-	return d.res.terminating && slices.Contains(d.object.Finalizers, crd.Finalizer)
-}
-
-// Objects returns the endpoint that stores the definition's objects; nil if they belong to a Go type of the program.
-func (d *StoredDefinition) Objects() *Endpoint {
-	if d.of.shadowed(d.res) {
-		return nil
-	}
-	return d.res.storage
-}
-
-// Rename asks again for the names that the definition didn't get. This and the two below return the definition's revision
-// afterwards. If it's gone they change nothing, and return 0. Errors are Status errors, or failures of the server.
-func (d *StoredDefinition) Rename(ctx context.Context) (storage.Revision, error) {
-	return d.of.edit(ctx, d.definition, d.of.complete)
-}
-
-// Wait notes in the definition that finalizers hold some of its objects.
-func (d *StoredDefinition) Wait(ctx context.Context) (storage.Revision, error) {
-	return d.of.edit(ctx, d.definition, crd.Wait)
-}
-
-// Release ends the watches of the definition's objects, each after its last DELETED event, and lets the definition go. The
-// caches must have no objects of the definition any more.
-func (d *StoredDefinition) Release(ctx context.Context) (storage.Revision, error) {
-	d.res.cache.EndWatches(d.of.registry.cacher.Position())
-	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.Release(obj, d.of.shadowed(d.res)) })
-}
-
-// edit changes a definition on the server's own account.
-func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) (storage.Revision, error) {
-	w := &write{Endpoint: d.res.storage, Target: Target{Name: def.object.Name, Subresource: status}, targetKey: def.res.condition.Key}
-	w.manager = d.registry.manager
-	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
-		o, err := object.DecodeStored(old.Raw())
-		if err != nil {
-			return outcome{}, w.unreadable(old.Name(), err)
-		}
-		if o.Meta.UID != def.object.UID {
-			return outcome{value: old.Raw()}, nil // another of that name
-		}
-		if err := w.readTurn(ctx); err != nil { // names are taken
-			return outcome{}, err
-		}
-		next := o.Clone()
-		if err := through(next, fn); err != nil {
-			return outcome{}, err
-		}
-		return w.unchecked(ctx, next, o)
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	}
-	return stored.Revision, nil
 }

@@ -34,7 +34,7 @@ type derivation[T any] struct {
 func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*kube.Object) T, from ...storage.Prefix) *Derived[T] {
 	d := &Derived[T]{make: of, making: make(chan struct{}, 1)}
 	for _, p := range from {
-		d.resources = append(d.resources, r.cacher.Resource(p))
+		d.resources = append(d.resources, r.Cacher.Resource(p))
 	}
 	return d
 }

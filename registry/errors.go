@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"reflect"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -32,21 +34,21 @@ const (
 	quotedLarge = 32
 )
 
-func badRequest(format string, args ...any) error {
+func BadRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// invalid refuses an object for what its fields say: each thing once. It's nil for no errors.
-func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
+// Invalid refuses an object for what its fields say: each thing once. It's nil for no errors.
+func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(kind, clip.Text(name), answerable(errs, false))
+	return apierrors.NewInvalid(kind, clip.Text(name), Answerable(errs, false))
 }
 
-// answerable returns the errors, of which each says what is short enough for an answer. Those that say the same as one before come only
+// Answerable returns the errors, of which each says what is short enough for an answer. Those that say the same as one before come only
 // if they're to come again. There are at most MaxCauses. It looks for them among the first errors, until these have quoted maxQuoted values.
-func answerable(errs field.ErrorList, again bool) field.ErrorList {
+func Answerable(errs field.ErrorList, again bool) field.ErrorList {
 	type said struct{ field, body string }
 	known := map[said]bool{}
 	different := make(field.ErrorList, 0, min(len(errs), MaxCauses))
@@ -88,13 +90,13 @@ func sameValue(a, b any) bool {
 	return false
 }
 
-// invalidOptions refuses query parameters, as kube-apiserver does for those that parse and contradict.
-func invalidOptions(kind string, errs field.ErrorList) error {
-	return invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+// InvalidOptions refuses query parameters, as kube-apiserver does for those that parse and contradict.
+func InvalidOptions(kind string, errs field.ErrorList) error {
+	return Invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 }
 
-// errNotServed is the answer for a path that names nothing; clients know its text.
-func errNotServed() *apierrors.StatusError {
+// NotServed is the answer for a path that names nothing; clients know its text.
+func NotServed() *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusNotFound,
@@ -113,57 +115,58 @@ type failure struct {
 }
 
 func (f *failure) Error() string { return fmt.Sprintf("%v %q: %v", f.resource, f.name, f.cause) }
+
 func (f *failure) Unwrap() error { return f.cause }
 
-// subject is what a failed request was about: it decides the words of the answer.
-type subject struct {
+// Subject is what a failed request was about: it decides the words of the answer.
+type Subject struct {
 	name     string           // of the object; "" for none
-	watched  bool             // a watch was to start from the revision
-	revision storage.Revision // that was asked for; 0 for none
-	token    *token           // the continue token that named the revision; nil for none
+	Watched  bool             // a watch was to start from the revision
+	Revision storage.Revision // that was asked for; 0 for none
+	Token    *Token           // the continue token that named the revision; nil for none
 }
 
-// fail is failed for a request about an object, or about none for "".
-func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{name: name}, err) }
+// Fail is failed for a request about an object, or about none for "".
+func (e *Endpoint) Fail(name string, err error) error { return e.Failed(Subject{name: name}, err) }
 
 // Failed makes a Status of an error of the store's that is about no object. Nil stays nil, and a Status what it
 // is. An error that has no Status becomes a failure of the server.
-func (r *Registry) Failed(err error) error { return r.namespaces.res.storage.fail("", err) }
+func (r *Registry) Failed(err error) error { return r.Namespaces.Res.Storage.Fail("", err) }
 
-// failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
+// Failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
 // can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why.
 // errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them. storage.ErrPremise
 // becomes a failure, which judged drops before it begins again.
-func (e *Endpoint) failed(about subject, err error) error {
+func (e *Endpoint) Failed(about Subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError
 	var failed *failure
 	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) ||
-		errors.Is(err, errChanged) || errors.Is(err, storage.ErrReplaced) || errors.Is(err, errJudged) {
+		errors.Is(err, ErrChanged) || errors.Is(err, storage.ErrReplaced) || errors.Is(err, ErrJudged) {
 		return err
 	}
-	resource := e.resource()
+	resource := e.GroupResource()
 	name := clip.Text(about.name)
 	switch {
-	case errors.As(err, new(*unconverted)):
-		return unforeseen(err.Error())
+	case errors.As(err, new(*Unconverted)):
+		return Unforeseen(err.Error())
 	case errors.Is(err, storage.ErrNotFound):
 		return apierrors.NewNotFound(resource, name)
 	case errors.Is(err, storage.ErrExists):
 		return apierrors.NewAlreadyExists(resource, name)
 	case errors.Is(err, storage.ErrConflict):
-		return e.conflict(name)
+		return e.Conflict(name)
 	case errors.Is(err, storage.ErrBadKey):
-		return badRequest("invalid name or namespace: %q may not contain '/' or '%%' and may not be '.' or '..'", name)
+		return BadRequest("invalid name or namespace: %q may not contain '/' or '%%' and may not be '.' or '..'", name)
 	case errors.Is(err, storage.ErrTooLarge):
 		return tooLarge(resource, name)
 	case errors.Is(err, storage.ErrCompacted):
 		return e.expired(about, err)
-	case errors.Is(err, storage.ErrFutureRevision) && about.watched:
+	case errors.Is(err, storage.ErrFutureRevision) && about.Watched:
 		// The store has never reached that version, so it's another store's. A watch that waited for it would be silent
 		// about everything that happens until then.
 		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not of this store, which is at %d: list again",
-			about.revision, e.res.registry.cacher.Position()))
+			about.Revision, e.Res.Registry.Cacher.Position()))
 	case errors.Is(err, storage.ErrFutureRevision):
 		return apierrors.NewResourceExpired(err.Error())
 	case errors.Is(err, storage.ErrNoSpace):
@@ -177,17 +180,17 @@ func (e *Endpoint) failed(about subject, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
 	case errors.Is(err, storage.ErrNoMajority):
-		e.res.registry.outages.report(err)
+		e.Res.Registry.outages.report(err)
 		unavailable := apierrors.NewServiceUnavailable("no majority of the store's members can be reached: nothing was written; " +
 			"reads with resourceVersion=0 and watches go on meanwhile")
-		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: RetryAfter}
 		return unavailable
 	case errors.Is(err, storage.ErrUnknownOutcome):
-		e.res.registry.outages.report(err)
+		e.Res.Registry.outages.report(err)
 		// Without a Retry-After: clients would repeat the write unasked.
 		return apierrors.NewTimeoutError("storage hasn't answered; whether a write happened is unknown", 0)
 	case errors.Is(err, storage.ErrUnavailable):
-		e.res.registry.outages.report(err)
+		e.Res.Registry.outages.report(err)
 		unavailable := apierrors.NewServiceUnavailable("storage can't answer now")
 		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: outageRetry}
 		return unavailable
@@ -200,72 +203,72 @@ func (e *Endpoint) failed(about subject, err error) error {
 const outageRetry = 1
 
 // expired is the 410 for a revision that is older than etcd's history.
-func (e *Endpoint) expired(about subject, err error) error {
-	switch oldest := e.res.registry.cacher.Oldest(); {
-	case about.watched:
-		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", about.revision, oldest))
-	case about.token != nil:
+func (e *Endpoint) expired(about Subject, err error) error {
+	switch oldest := e.Res.Registry.Cacher.Oldest(); {
+	case about.Watched:
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", about.Revision, oldest))
+	case about.Token != nil:
 		status := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 			"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
 			"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted " +
 			"between the time the first chunk was returned and now may show up in the list.")
-		status.ErrStatus.Continue = token{Version: tokenVersion, Revision: newest, Start: about.token.Start}.String()
+		status.ErrStatus.Continue = Token{Version: TokenVersion, Revision: newest, Start: about.Token.Start}.String()
 		return status
-	case about.revision > 0:
+	case about.Revision > 0:
 		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	}
 	return apierrors.NewResourceExpired(err.Error())
 }
 
-func (n *Names) resource() schema.GroupResource {
+func (n *Names) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: n.Group, Resource: n.Plural}
 }
 
-func (n *Names) groupKind() schema.GroupKind {
+func (n *Names) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: n.Group, Kind: n.Kind}
 }
 
-func (e *Endpoint) invalid(name string, errs ...*field.Error) error {
-	return invalid(e.groupKind(), name, errs)
+func (e *Endpoint) Invalid(name string, errs ...*field.Error) error {
+	return Invalid(e.GroupKind(), name, errs)
 }
 
-func (e *Endpoint) conflict(name string) error {
-	return apierrors.NewConflict(e.resource(), name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+func (e *Endpoint) Conflict(name string) error {
+	return apierrors.NewConflict(e.GroupResource(), name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
 }
 
-func (e *Endpoint) forbidden(name, why string) error {
-	return apierrors.NewForbidden(e.resource(), clip.Text(name), errors.New(why))
+func (e *Endpoint) Forbidden(name, why string) error {
+	return apierrors.NewForbidden(e.GroupResource(), clip.Text(name), errors.New(why))
 }
 
-func (e *Endpoint) methodNotAllowed(verb string) error {
-	return apierrors.NewMethodNotSupported(e.resource(), verb)
+func (e *Endpoint) MethodNotAllowed(verb string) error {
+	return apierrors.NewMethodNotSupported(e.GroupResource(), verb)
 }
 
-// unreadable is the answer about a stored value that isn't an object.
-func (e *Endpoint) unreadable(name string, cause error) error {
+// Unreadable is the answer about a stored value that isn't an object.
+func (e *Endpoint) Unreadable(name string, cause error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure,
 		Code:   http.StatusInternalServerError,
 		Reason: metav1.StatusReasonStoreReadError,
 		Message: fmt.Sprintf("%s %q can't be read from storage: %s; it can only be deleted",
-			e.resource().String(), clip.Text(name), clip.Text(cause.Error())),
+			e.GroupResource().String(), clip.Text(name), clip.Text(cause.Error())),
 		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip.Text(name)},
 	}}
 }
 
 func tooLarge(resource schema.GroupResource, name string) error {
 	err := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s %q is larger than the limit of %d bytes for one stored object",
-		resource.String(), name, maxObjectBytes))
+		resource.String(), name, MaxObjectBytes))
 	err.ErrStatus.Details = &metav1.StatusDetails{Group: resource.Group, Kind: resource.Resource, Name: name}
 	return err
 }
 
-// retryAfter is how long a client should wait before it asks again for a version that isn't there yet.
-const retryAfter = 1 // seconds
+// RetryAfter is how long a client should wait before it asks again for a version that isn't there yet.
+const RetryAfter = 1 // seconds
 
 // tooNew is the answer about a resourceVersion that the caches didn't reach in time.
 func tooNew(want, have storage.Revision) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", want, have), retryAfter)
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", want, have), RetryAfter)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type:    metav1.CauseTypeResourceVersionTooLarge,
 		Message: "Too large resource version",
@@ -273,16 +276,30 @@ func tooNew(want, have storage.Revision) error {
 	return err
 }
 
-// deleted is the Status that answers a deletion.
-func (d *deletion) deleted() []byte {
-	status := &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusSuccess,
-		Details:  &metav1.StatusDetails{Name: d.Name, Group: d.Group, Kind: d.Plural, UID: types.UID(d.uid)},
+// outageInterval bounds how often it's logged that storage can't answer: while etcd is away, every request meets the same
+// cause.
+const outageInterval = 10 * time.Second
+
+// outages logs why storage can't answer. Clients aren't told.
+type outages struct {
+	log *slog.Logger
+
+	mu       sync.Mutex // guards all below
+	reported time.Time  // when an error was last logged
+	omitted  int        // errors since then
+}
+
+// report logs an error, unless one was logged within the last outageInterval.
+func (o *outages) report(err error) {
+	o.mu.Lock()
+	now := time.Now()
+	if now.Sub(o.reported) < outageInterval {
+		o.omitted++
+		o.mu.Unlock()
+		return
 	}
-	b, err := encodeApart(d.shown, status.TypeMeta, status)
-	if err != nil {
-		panic(err) // a Status of strings always encodes
-	}
-	return b
+	omitted := o.omitted
+	o.reported, o.omitted = now, 0
+	o.mu.Unlock()
+	o.log.Error("storage can't answer", "error", err, "omitted", omitted)
 }

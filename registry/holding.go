@@ -13,18 +13,18 @@ import (
 type typed struct {
 	Type
 	registry *Registry
-	zero     any // a struct of the type, for the patch strategies in its tags
+	Zero     any // a struct of the type, for the patch strategies in its tags
 	surveyed sync.Once
 	survey   survey // see holding
 	// emptyStatus returns the status of an empty value as a tree, which is shared, and whether it's written.
-	emptyStatus func() (tree any, written bool)
+	EmptyStatus func() (tree any, written bool)
 }
 
 // newTyped returns a type's part in the verbs of a registry.
 func newTyped(t Type, r *Registry) *typed {
-	n := &typed{Type: t, registry: r, zero: reflect.ValueOf(t.New()).Elem().Interface()}
-	n.emptyStatus = sync.OnceValues(func() (any, bool) {
-		tree, written := n.empty()[status]
+	n := &typed{Type: t, registry: r, Zero: reflect.ValueOf(t.New()).Elem().Interface()}
+	n.EmptyStatus = sync.OnceValues(func() (any, bool) {
+		tree, written := n.empty()[AtStatus]
 		return tree, written
 	})
 	return n
@@ -42,18 +42,18 @@ func (t *typed) empty() map[string]any {
 // survey is what a look through a Go type has found.
 type survey struct {
 	copies bool // decoding a tree copies all of it: the type has no field of any type
-	plain  bool // nor one of JSON as text, so that a value says the same however it was made
+	Plain  bool // nor one of JSON as text, so that a value says the same however it was made
 }
 
-// holding looks through the type, when that is first asked: of all types it would be a part of the server's start.
-func (t *typed) holding() survey {
+// Holding looks through the type, when that is first asked: of all types it would be a part of the server's start.
+func (t *typed) Holding() survey {
 	t.surveyed.Do(func() {
-		if t.zero == nil {
+		if t.Zero == nil {
 			return
 		}
-		of := reflect.TypeOf(t.zero)
+		of := reflect.TypeOf(t.Zero)
 		t.survey.copies = !holds(of, isAny, map[reflect.Type]bool{})
-		t.survey.plain = t.survey.copies && !holds(of, isText, map[reflect.Type]bool{})
+		t.survey.Plain = t.survey.copies && !holds(of, isText, map[reflect.Type]bool{})
 	})
 	return t.survey
 }

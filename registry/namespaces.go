@@ -2,44 +2,35 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"net/http"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// The namespaces that every cluster has, and those of them that can't be deleted, as in kube-apiserver.
-var (
-	initialNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
-	undeletable       = []string{"default", "kube-system", "kube-public"}
-)
+// undeletable are the namespaces that can't be deleted, as in kube-apiserver.
+var undeletable = []string{"default", "kube-system", "kube-public"}
 
 // namespaces is the Namespace resource. Creates ask it for the namespace's condition. Package controllers empties deleted
 // namespaces.
 type namespaces struct {
-	registry   *Registry
-	res        *resource
-	autoCreate bool
+	Registry   *Registry
+	Res        *Resource
+	AutoCreate bool
 }
 
 func newNamespaces(r *Registry, autoCreate bool) *namespaces {
-	n := &namespaces{registry: r, autoCreate: autoCreate}
+	n := &namespaces{Registry: r, AutoCreate: autoCreate}
 	Register(r, Definition[corev1.Namespace]{
 		Version: "v1", Kind: "Namespace", ShortNames: []string{"ns"}, ClusterScoped: true, Status: true,
-		Fields: []string{"status.phase", nameAlias},
+		Fields: []string{"status.phase", NameAlias},
 		Columns: []form.Column{
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
 			{Name: "Age", Type: "string", Description: form.Age().Description, JSONPath: ".metadata.creationTimestamp", Cell: form.Elapsed},
@@ -54,9 +45,9 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 		policy:       namespacePolicy,
 		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
 		awaited:      true, // policies and webhooks go by labels of namespaces
-		subresources: []Subresource{{Name: finalize, Verbs: []string{"update"}, Select: selectFinalizers, Metadata: true, Reset: []string{status}}},
+		subresources: []Subresource{{Name: AtFinalize, Verbs: []string{"update"}, Select: selectFinalizers, Metadata: true, Reset: []string{AtStatus}}},
 	})
-	n.res = r.builtins[len(r.builtins)-1]
+	n.Res = r.builtins[len(r.builtins)-1]
 	return n
 }
 
@@ -82,10 +73,10 @@ func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 			ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 		}
 	} else {
-		if subresource != finalize {
+		if subresource != AtFinalize {
 			ns.Spec.Finalizers = old.Spec.Finalizers
 		}
-		if subresource != status { // what is reported there is judged
+		if subresource != AtStatus { // what is reported there is judged
 			ns.Status.Phase = phaseOf(old)
 		}
 	}
@@ -124,11 +115,11 @@ func namespacePolicy(o *metav1.DeleteOptions) metav1.DeletionPropagation {
 	if orphan := o.OrphanDependents; orphan != nil && !*orphan {
 		return metav1.DeletePropagationForeground
 	}
-	return policyOf(o)
+	return PolicyOf(o)
 }
 
 func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource string) (errs field.ErrorList) {
-	if subresource == status {
+	if subresource == AtStatus {
 		if phase, must := ns.Status.Phase, phaseOf(ns); phase != must {
 			state := "empty"
 			if must == corev1.NamespaceTerminating {
@@ -141,7 +132,7 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource s
 	path := field.NewPath("spec", "finalizers")
 	for i, f := range ns.Spec.Finalizers {
 		path := path
-		if subresource == finalize {
+		if subresource == AtFinalize {
 			path = path.Index(i)
 		}
 		errs = append(errs, validation.ValidateFinalizerName(string(f), path)...)
@@ -150,88 +141,11 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource s
 	return errs
 }
 
-// cached returns a namespace as the cache has it. It's nil if there is none, or can't be one of that name.
-func (n *namespaces) cached(name string) *kube.Object {
-	key, err := n.res.prefix.Key("", name)
+// Cached returns a namespace as the cache has it. It's nil if there is none, or can't be one of that name.
+func (n *namespaces) Cached(name string) *kube.Object {
+	key, err := n.Res.Prefix.Key("", name)
 	if err != nil {
 		return nil
 	}
-	return n.res.cache.Get(key)
-}
-
-// require reads from etcd the namespace of a create, and returns the condition under which the create may happen. A
-// dry run makes no namespace.
-func (n *namespaces) require(ctx context.Context, w *write) (storage.Condition, error) {
-	name := w.Namespace
-	key, err := n.res.prefix.Key("", name)
-	if err != nil {
-		return storage.Condition{}, w.fail(name, err)
-	}
-	ns, err := n.registry.read(ctx, key)
-	switch {
-	case err != nil:
-		return storage.Condition{}, err
-	case ns == nil && n.autoCreate && w.dryRun:
-		return storage.Condition{Key: key}, nil
-	case ns == nil && n.autoCreate && Presumes(ctx):
-		return storage.Condition{}, errJudged // the namespace is a rule
-	case ns == nil && n.autoCreate:
-		rev, err := n.create(ctx, name)
-		if errors.Is(err, storage.ErrExists) { // by somebody else, just now
-			return n.require(ctx, w)
-		}
-		return storage.Condition{Key: key, Revision: rev}, err
-	case ns == nil:
-		return storage.Condition{}, n.res.storage.fail(name, storage.ErrNotFound)
-	case ns.DeletionTimestamp != "":
-		return storage.Condition{}, terminating(w.Endpoint, name)
-	}
-	return storage.Condition{Key: key, Revision: ns.Revision}, nil
-}
-
-// terminating refuses a create in a namespace that is being deleted; clients look for the cause.
-func terminating(e *Endpoint, name string) error {
-	err := apierrors.NewForbidden(e.resource(), "", errors.New("unable to create new content in namespace "+name+" because it is being terminated"))
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
-		Type:    corev1.NamespaceTerminatingCause,
-		Message: "namespace " + name + " is being terminated",
-		Field:   "metadata.namespace",
-	}}
-	err.ErrStatus.Code = http.StatusForbidden
-	return err
-}
-
-// create makes a namespace, without a client asking for just that.
-func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
-	return n.res.storage.Make(ctx, Made{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}})
-}
-
-// createInitial creates the initial namespaces that are missing, all at once, and waits until the cache has them.
-func (n *namespaces) createInitial(ctx context.Context) error {
-	work, working := errgroup.WithContext(ctx)
-	revisions := make([]storage.Revision, len(initialNamespaces))
-	for i, name := range initialNamespaces {
-		if n.cached(name) != nil {
-			continue
-		}
-		work.Go(func() (err error) {
-			revisions[i], err = n.create(working, name)
-			if errors.Is(err, storage.ErrExists) {
-				return nil
-			}
-			return err
-		})
-	}
-	if err := work.Wait(); err != nil {
-		return err
-	}
-	return n.registry.cacher.WaitFor(ctx, slices.Max(revisions))
-}
-
-// AmendNamespace changes a namespace on the server's own account, and returns the revision of the namespace afterwards.
-// change may be called several times, because it's called again when somebody else writes first. What it leaves as it was
-// isn't written. A namespace that is being deleted and that nothing holds any more is removed. The error is
-// storage.ErrNotFound if there is no such namespace of that uid.
-func (d Door) AmendNamespace(ctx context.Context, name string, uid types.UID, change func(ns *corev1.Namespace)) (storage.Revision, error) {
-	return AmendAs(ctx, d.registry.namespaces.res.storage, "", name, uid, change)
+	return n.Res.Cache.Get(key)
 }

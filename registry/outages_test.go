@@ -24,10 +24,10 @@ func TestOutagesAreLogged(t *testing.T) {
 		var log bytes.Buffer
 		r := &Registry{}
 		r.outages.log = slog.New(slog.NewTextHandler(&log, nil))
-		e := &Endpoint{res: &resource{registry: r}}
+		e := &Endpoint{Res: &Resource{Registry: r}}
 		fail := func(cause string) {
 			t.Helper()
-			err := e.fail("a", fmt.Errorf("get %q: %w: %w", "a", storage.ErrUnavailable, errors.New(cause)))
+			err := e.Fail("a", fmt.Errorf("get %q: %w: %w", "a", storage.ErrUnavailable, errors.New(cause)))
 			var answer apierrors.APIStatus
 			if !errors.As(err, &answer) || answer.Status().Code != http.StatusServiceUnavailable || strings.Contains(answer.Status().Message, cause) {
 				t.Errorf("the answer is %v", err)
@@ -63,7 +63,7 @@ func TestOutagesAreLogged(t *testing.T) {
 func TestUnknownOutcomes(t *testing.T) {
 	r := &Registry{}
 	r.outages.log = slog.New(slog.DiscardHandler)
-	e := &Endpoint{res: &resource{registry: r}}
+	e := &Endpoint{Res: &Resource{Registry: r}}
 	for _, c := range []struct {
 		name       string
 		err        error
@@ -77,7 +77,7 @@ func TestUnknownOutcomes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var answer apierrors.APIStatus
-			if err := e.fail("a", c.err); !errors.As(err, &answer) {
+			if err := e.Fail("a", c.err); !errors.As(err, &answer) {
 				t.Fatal(err)
 			}
 			s := answer.Status()

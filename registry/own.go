@@ -1,19 +1,16 @@
 package registry
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -40,7 +37,7 @@ func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
 			continue
 		}
 		for _, e := range v.Resources {
-			if e.Kind == kind && !e.res.answered {
+			if e.Kind == kind && !e.Res.Answered {
 				return e
 			}
 		}
@@ -58,7 +55,7 @@ func (c *Catalog) GroupKind(group, kind string) *Endpoint {
 	}
 	for _, v := range c.Groups[i].Versions {
 		for _, e := range v.Resources {
-			if e.Kind == kind && !e.res.answered {
+			if e.Kind == kind && !e.Res.Answered {
 				return e
 			}
 		}
@@ -72,8 +69,8 @@ func (c *Catalog) Prefix(p storage.Prefix) *Endpoint {
 	c.prefixesOnce.Do(func() {
 		c.prefixes = make(map[storage.Prefix]*Endpoint, len(c.resources))
 		for _, r := range c.resources {
-			if c.prefixes[r.prefix] == nil { // a definition can't take a Go type's
-				c.prefixes[r.prefix] = r.storage
+			if c.prefixes[r.Prefix] == nil { // a definition can't take a Go type's
+				c.prefixes[r.Prefix] = r.Storage
 			}
 		}
 	})
@@ -85,7 +82,7 @@ func (c *Catalog) Prefix(p storage.Prefix) *Endpoint {
 func (c *Catalog) Stored() iter.Seq[*Endpoint] {
 	return func(yield func(*Endpoint) bool) {
 		for _, r := range c.resources {
-			if !yield(r.storage) {
+			if !yield(r.Storage) {
 				return
 			}
 		}
@@ -93,52 +90,24 @@ func (c *Catalog) Stored() iter.Seq[*Endpoint] {
 }
 
 // Cache returns the cache of the endpoint's resource.
-func (e *Endpoint) Cache() *cacher.Resource { return e.res.cache }
+func (e *Endpoint) Cache() *cacher.Resource { return e.Res.Cache }
 
 // Prefix returns the prefix of the keys of the endpoint's resource.
-func (e *Endpoint) Prefix() storage.Prefix { return e.res.prefix }
-
-// Current reads the metadata of an object from etcd, with its resourceVersion. storage.ErrNotFound proves that there is no
-// such object at the time of the call. That includes names that no object can have, and a namespace for a cluster-scoped
-// resource. The metadata is the caller's.
-func (e *Endpoint) Current(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
-	key, err := e.ownKey(namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	stored, err := e.res.read(ctx, key)
-	switch {
-	case err != nil:
-		return nil, err
-	case stored == nil:
-		return nil, fmt.Errorf("read %q: %w", key, storage.ErrNotFound)
-	case stored.Err != nil:
-		return nil, e.unreadable(name, stored.Err)
-	}
-	o, err := object.DecodeStored(stored.Raw())
-	if err != nil {
-		return nil, e.unreadable(name, err)
-	}
-	o.Meta.ResourceVersion = stored.Revision.String()
-	return &o.Meta, nil
-}
-
-// Read reads the object of a key from etcd, of whatever resource. It's nil if there is none at the time of the
-// call. A value that can't be decrypted comes with its Err set. Errors are storage's.
-func (r *Registry) Read(ctx context.Context, key string) (*kube.Object, error) {
-	return r.read(ctx, key)
-}
+func (e *Endpoint) Prefix() storage.Prefix { return e.Res.Prefix }
 
 // Door is all that package controllers sees of a Registry. A controller acts on events, and mustn't know anything older than
 // the event it acts on. So a Door has no Catalog, which may be older than the caches: it has Served, which isn't.
 type Door struct{ registry *Registry }
+
+// Namespaces returns the endpoint of namespaces.
+func (d Door) Namespaces() *Endpoint { return d.registry.Namespaces.Res.Storage }
 
 // Door returns the registry's door for controllers.
 func (r *Registry) Door() Door { return Door{r} }
 
 // Served returns what is served, with all definitions that the caches have when it's called.
 func (d Door) Served() *Catalog {
-	d.registry.definitions.catchUp()
+	d.registry.Definitions.CatchUp()
 	return d.registry.Catalog()
 }
 
@@ -153,278 +122,62 @@ func (d Door) Read(ctx context.Context, key string) (*kube.Object, error) {
 	return d.registry.Read(ctx, key)
 }
 
-// Removal says what to remove, and under which conditions.
-type Removal struct {
-	Namespace, Name string
-	UID             types.UID                  // "": any
-	Revision        storage.Revision           // at which the object must be; 0: any
-	Propagation     metav1.DeletionPropagation // "": as a deletion that names none
-	// If, if set, is asked about the object that is to be deleted, and again whenever somebody else has written it first. An
-	// error of its own ends the removal, and is returned as it is. An object that can't be read is in conflict with it.
-	If func(m *metav1.ObjectMeta) error
-}
-
-// Remove deletes an object as a client's DELETE does, and answers with the revision of the last write. gone tells that the
-// object is removed; otherwise it's marked as being deleted, and finalizers hold it. The error is storage.ErrNotFound if
-// there is no such object, and storage.ErrConflict if it has another uid or revision; both are about what etcd has.
-func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision, gone bool, err error) {
-	if t := e.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
-		return 0, false, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
-	}
-	opts := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}
-	if r.UID != "" {
-		opts.Preconditions.UID = &r.UID
-	}
-	if r.Revision != 0 {
-		text := r.Revision.String()
-		opts.Preconditions.ResourceVersion = &text
-	}
-	if r.Propagation != "" {
-		opts.PropagationPolicy = &r.Propagation
-	}
-	d := &deletion{opts: opts, only: r.If}
-	remove := func(w *write) func(*kube.Object) (outcome, error) {
-		d.write = w
-		return func(old *kube.Object) (outcome, error) { return d.decide(ctx, old) }
-	}
-	rev, err = e.ownWrite(ctx, r.Namespace, r.Name, remove)
-	if err == nil && d.ends {
-		d.goOn(rev)
-		last, lastErr := e.ownWrite(ctx, r.Namespace, r.Name, remove)
-		switch {
-		case lastErr == nil:
-			rev = last
-		case errors.Is(lastErr, storage.ErrNotFound): // somebody else has seen the mark, and removed it
-			d.gone = true
-		default:
-			err = lastErr
-		}
-	}
-	gone = d.gone
-	if apierrors.IsConflict(err) {
-		err = fmt.Errorf("%w: %w", storage.ErrConflict, err)
-	}
-	return rev, gone && err == nil, err
-}
-
-// Made is an object that the server makes by itself.
-type Made struct {
-	Namespace, Name string
-	Labels          map[string]string
-	Annotations     map[string]string
-	Content         map[string]any // all but apiVersion, kind and metadata; it becomes the object's. nil: only the defaults
-	Manager         string         // in managedFields; defaults to Options.Manager
-}
-
-// Make creates an object, and answers with its revision. The error is storage.ErrExists if there is one of that name.
-func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
-	w := &write{Endpoint: e, Target: Target{Namespace: m.Namespace}}
-	w.manager = cmp.Or(m.Manager, e.res.registry.manager)
-	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}}
-	for name, v := range m.Content {
-		if name != "apiVersion" && name != "kind" && name != "metadata" {
-			o.Content[name] = v
-		}
-	}
-	if err := w.trackMade(o); err != nil {
-		return 0, err
-	}
-	stored, err := w.bracketed(ctx, func() (*kube.Object, error) { return w.storeNamed(ctx, o) })
-	if err != nil {
-		return 0, err
-	}
-	return stored.Revision, nil
-}
-
-// trackMade notes in a new object's managedFields that the server has set what it says and what is there by default.
-func (w *write) trackMade(o *object.Object) error {
-	t := w.typed
-	if t != nil && w.res.registry.trackAlways {
-		obj, err := t.fromObject(o)
-		if err == nil {
-			err = t.setDefaults(obj)
-		}
-		if err == nil {
-			err = toObject(obj, o)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return w.track(o, o, nil)
-}
-
-// Default fills in what an object of the endpoint's Go type doesn't say, and kube-apiserver has a default for.
-func (e *Endpoint) Default(obj Typed) error { return e.typed.setDefaults(obj) }
-
-// Report applies a status to an object of a Go type on the server's own account (server-side apply, with force), and answers with the
-// revision of the object afterwards. status is the content of the object's field of that name. What it says of errors is as for Amend.
-func (e *Endpoint) Report(ctx context.Context, namespace, name string, uid types.UID, manager string, content map[string]any) (storage.Revision, error) {
-	return e.ownWrite(ctx, namespace, name, func(w *write) func(*kube.Object) (outcome, error) {
-		w.Subresource, w.manager, w.force, w.applies = status, manager, true, true
-		wanted := map[string]any{"apiVersion": w.apiVersion(), "kind": w.Kind, "metadata": map[string]any{"name": name}, status: content}
-		if namespace != "" {
-			object.Map(wanted["metadata"])["namespace"] = namespace
-		}
-		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.load(ctx, old)
-			if err != nil {
-				return outcome{}, err
-			}
-			if prev.Meta.UID != uid {
-				return outcome{}, fmt.Errorf("report on %q: another uid: %w", old.Key, storage.ErrNotFound)
-			}
-			prev.Meta.ResourceVersion = old.Revision.String()
-			live, err := prev.Tree(w.apiVersion(), w.Kind)
-			if err != nil {
-				return outcome{}, err
-			}
-			in, err := w.merge(wanted, live)
-			if err != nil {
-				return outcome{}, err
-			}
-			next := w.selectPart(in, prev)
-			obj, err := w.typed.fromObject(next)
-			if err != nil {
-				return outcome{}, err
-			}
-			if err := toObject(obj, next); err != nil { // fields of the type that a configuration may leave out
-				return outcome{}, err
-			}
-			inheritMeta(next, prev)
-			return w.encoded(ctx, next, prev)
-		}
-	})
-}
-
-// Amend changes an object's metadata, and answers with the revision of the object afterwards. Removing the last finalizer of
-// an object that is being deleted removes the object. change may be called several times, because it's called again when
-// somebody else writes first; an error of its own ends the write, and is returned as it is. What it leaves as it was isn't
-// written. The metadata has the resourceVersion of the object that is changed. The error is storage.ErrNotFound if there is
-// no such object of that uid.
-func (e *Endpoint) Amend(ctx context.Context, namespace, name string, uid types.UID, change func(m *metav1.ObjectMeta) error) (storage.Revision, error) {
-	return e.ownWrite(ctx, namespace, name, func(w *write) func(*kube.Object) (outcome, error) {
-		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.load(ctx, old)
-			if err != nil {
-				return outcome{}, err
-			}
-			if prev.Meta.UID != uid {
-				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
-			}
-			return w.amend(ctx, prev, old.Revision, change)
-		}
-	})
-}
-
-// AmendAs changes an object of a Go type on the server's own account, and answers with the revision of the object
-// afterwards. What it says of change, and of errors, is as for Amend; the object has its metadata, but no
-// apiVersion and kind.
-func AmendAs[T any, P Pointer[T]](ctx context.Context, e *Endpoint, namespace, name string, uid types.UID, change func(obj *T)) (storage.Revision, error) {
-	return AmendManaged[T, P](ctx, e, Managed{Namespace: namespace, Name: name, UID: uid}, change)
-}
-
-// Managed says which object is changed, and who is noted in its managedFields.
-type Managed struct {
-	Namespace, Name string
-	UID             types.UID
-	Manager         string // defaults to Options.Manager
-	Subresource     string // by whose path a client would write what is changed; "" for the object's own
-}
-
-// AmendManaged is AmendAs under the name of a manager.
-func AmendManaged[T any, P Pointer[T]](ctx context.Context, e *Endpoint, m Managed, change func(obj *T)) (storage.Revision, error) {
-	return e.ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*kube.Object) (outcome, error) {
-		w.manager, w.Subresource = cmp.Or(m.Manager, w.manager), m.Subresource
-		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.load(ctx, old)
-			if err != nil {
-				return outcome{}, err
-			}
-			if prev.Meta.UID != m.UID {
-				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
-			}
-			next := prev.Clone()
-			if err := through[T, P](next, change); err != nil {
-				return outcome{}, err
-			}
-			w.raiseGeneration(next, prev, whole)
-			return w.unchecked(ctx, next, prev)
-		}
-	})
-}
-
-// amend is the outcome of a change of metadata. It isn't validated: an object that has become invalid mustn't keep its
-// owners from going.
-func (w *write) amend(ctx context.Context, prev *object.Object, at storage.Revision, change func(m *metav1.ObjectMeta) error) (outcome, error) {
-	prev.Meta.ResourceVersion = at.String()
-	next := prev.Clone()
-	if err := change(&next.Meta); err != nil {
-		return outcome{}, err
-	}
-	return w.unchecked(ctx, next, prev)
-}
-
-// unchecked is the outcome that puts next in the place of prev on the server's own account, without admission and
-// validation.
-func (w *write) unchecked(ctx context.Context, next, prev *object.Object) (outcome, error) {
-	if err := w.track(next, next, prev); err != nil {
-		return outcome{}, err
-	}
-	return w.encoded(ctx, next, prev)
-}
-
-// encoded is the outcome that puts next in the place of prev as it is.
-func (w *write) encoded(ctx context.Context, next, prev *object.Object) (outcome, error) {
-	keepTimes(next, prev)
-	raw, err := w.encode(ctx, next)
-	if err != nil {
-		return outcome{}, err
-	}
-	remove, err := w.unheld(next)
-	return outcome{value: raw, remove: remove}, err
-}
-
 // ownManager is what Options.Manager defaults to.
 const ownManager = "apiserver-lite"
 
-// ownWrite runs a write of the server's own on the endpoint that stores the resource's objects. decide makes what decides
-// about the object. If the definition changes meanwhile, the write runs again under the new one.
-func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide func(w *write) func(old *kube.Object) (outcome, error)) (storage.Revision, error) {
-	key, err := e.ownKey(namespace, name)
+// What admission needs of a resource besides the objects of one request: the same objects in other versions, their scale,
+// and their namespace.
+
+// Endpoint returns what is served at a path; nil if nothing is.
+func (c *Catalog) Endpoint(of runtimeschema.GroupVersionResource) *Endpoint { return c.Endpoints[of] }
+
+// Equivalents returns the served endpoints of the same objects, the endpoint itself included. The caller mustn't change the
+// slice.
+func (e *Endpoint) Equivalents() []*Endpoint { return e.Res.endpoints }
+
+// Namespace returns a namespace as the cache has it, or etcd if the cache has none. It's the caller's. Errors are
+// Status errors: 404 if there is none, 500 if it can't be read, 503 from storage, 504 if ctx ends. Others are
+// failures of the server.
+func (r *Registry) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	stored, err := r.Namespaces.find(ctx, name)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for to := e.res.storage; to != nil; {
-		w := &write{Endpoint: to, Target: Target{Namespace: namespace, Name: name}, targetKey: key}
-		w.manager = e.res.registry.manager
-		stored, err := w.bracketed(ctx, func() (*kube.Object, error) { return w.inQueue(ctx, decide(w)) })
-		switch {
-		case err == nil:
-			return stored.Revision, nil
-		case apierrors.IsNotFound(err): // a Status, which is about the definition
-			return 0, fmt.Errorf("write %q: its definition is gone: %w", key, storage.ErrNotFound)
-		case !errors.Is(err, errChanged):
-			return 0, err
-		}
-		r := e.res.registry
-		if _, err := r.cacher.Barrier(ctx); err != nil {
-			return 0, err
-		}
-		r.definitions.sync()
-		to = r.Catalog().Prefix(e.res.prefix)
+	ns := &corev1.Namespace{}
+	if err := json.Unmarshal(stored.Raw(), ns); err != nil {
+		return nil, r.Namespaces.Res.Storage.Unreadable(name, fmt.Errorf("decode: %w", err))
 	}
-	return 0, fmt.Errorf("write %q: its definition is gone: %w", key, storage.ErrNotFound)
+	ns.ResourceVersion = stored.Revision.String()
+	return ns, nil
 }
 
-// ownKey is key for what no client has asked. A key that no object can have isn't found.
-func (e *Endpoint) ownKey(namespace, name string) (string, error) {
-	if (namespace != "") != e.Namespaced {
-		return "", fmt.Errorf("%s %q in namespace %q: %w", e.Plural, name, namespace, storage.ErrNotFound)
-	}
-	key, err := e.res.prefix.Key(namespace, name)
+// NamespaceLabels is Namespace for the labels alone, which takes no decoding. The map is the caller's.
+func (r *Registry) NamespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+	stored, err := r.Namespaces.find(ctx, name)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", storage.ErrNotFound, err)
+		return nil, err
 	}
-	return key, nil
+	return LabelSet(stored), nil
+}
+
+// find returns a namespace as the cache has it, or etcd if the cache has none.
+func (n *namespaces) find(ctx context.Context, name string) (*kube.Object, error) {
+	e := n.Res.Storage
+	stored := n.Cached(name)
+	if stored == nil {
+		key, err := e.Key("", name)
+		if err != nil {
+			return nil, err
+		}
+		if stored, err = n.Registry.Read(ctx, key); err != nil {
+			return nil, e.Fail(name, err)
+		}
+	}
+	switch {
+	case stored == nil:
+		return nil, e.Fail(name, storage.ErrNotFound)
+	case stored.Err != nil:
+		return nil, e.Unreadable(name, stored.Err)
+	}
+	return stored, nil
 }

@@ -32,9 +32,9 @@ type queue struct {
 // take a slow disk 4 s.
 const maxQueueWait = 5 * time.Second
 
-// take waits until a write is at the front of its key's queue. last is what the writer before stored, nil for nothing. The
+// Take waits until a write is at the front of its key's queue. last is what the writer before stored, nil for nothing. The
 // caller calls end once, with what it stored, or nil for nothing. The error is ctx's.
-func (w *writers) take(ctx context.Context, key string) (last *kube.Object, end func(stored *kube.Object), err error) {
+func (w *writers) Take(ctx context.Context, key string) (last *kube.Object, end func(stored *kube.Object), err error) {
 	q := w.join(key)
 	mine, err := w.wait(ctx, q)
 	if !mine {

@@ -96,7 +96,7 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
 		TTL: d.TTL, Times: d.Times,
 		Strategy: d.Strategy, ValidName: d.ValidName,
-		Subresources: d.subresources, Awaited: d.awaited, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
+		Subresources: d.subresources, Awaited: d.awaited, Policy: d.policy, Undeletable: d.undeletable, begin: d.begin, written: d.written,
 	}
 	if len(d.Columns) > 0 {
 		t.Columns = func() []Column { return d.Columns }
@@ -127,7 +127,7 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		t.Deleting = func(obj Typed) { d.Deleting(one(obj)) }
 	}
 	if d.follow != nil {
-		t.follow = func(obj Typed) { d.follow(one(obj)) }
+		t.Follow = func(obj Typed) { d.follow(one(obj)) }
 	}
 	if d.Grace != nil {
 		t.Grace = func(obj Typed, asked *int64) int64 { return d.Grace(one(obj), asked) }
@@ -136,9 +136,9 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		t.Held = func(obj Typed) bool { return d.Held(one(obj)) }
 	}
 	if hooks := hooks(d.Admission); len(hooks) > 0 {
-		t.admit = func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) {
-			call := hookCall[T]{endpoint: e, about: a, obj: one(obj), old: one(old), meta: func(obj *T) metav1.Object { return P(obj).GetObjectMeta() }}
-			admitted, err := call.to(ctx, hooks)
+		t.Admit = func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) {
+			call := HookCall[T]{Endpoint: e, About: a, Obj: one(obj), Old: one(old), Meta: func(obj *T) metav1.Object { return P(obj).GetObjectMeta() }}
+			admitted, err := call.To(ctx, hooks)
 			return P(admitted), err
 		}
 	}

@@ -48,40 +48,40 @@ type Options struct {
 
 // Registry holds the resources of one server. It's safe for concurrent use.
 type Registry struct {
-	store       storage.Store
-	cacher      *cacher.Cacher
+	Store       storage.Store
+	Cacher      *cacher.Cacher
 	log         *slog.Logger
-	namespaces  *namespaces
-	definitions *definitions
+	Namespaces  *namespaces
+	Definitions *definitions
 	settings
 	startup
 	catalog    atomic.Pointer[Catalog] // nil until Catalog is called after the last of builtins
-	resets     atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
-	writers    writers
+	Resets     atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
+	Writers    writers
 	rules      rules
-	unreadable unreadable
+	Unreadable unreadable
 	outages    outages
 }
 
 // settings are what the Options say.
 type settings struct {
-	shared      bool
-	trackAlways bool                                   // see ManagedFieldsAlways
-	manager     string                                 // see Manager
-	noInitial   bool                                   // see NoInitialEvents
+	Shared      bool
+	TrackAlways bool                                   // see ManagedFieldsAlways
+	Manager     string                                 // see Manager
+	NoInitial   bool                                   // see NoInitialEvents
 	unserved    func(schema.GroupVersionResource) bool // may be nil
-	admission   []Admission[unstructured.Unstructured]
+	Admission   []Admission[unstructured.Unstructured]
 	webhooks    conversion.Policy
 }
 
 // startup is what is added before Run, and how far Run is.
 type startup struct {
-	builtins   []*resource // Go types; complete when Run begins
-	atStart    []func(ctx context.Context) error
-	explain    func(path schema.GroupVersionResource) string // may be nil
-	authorizer authorizer.UnconditionalAuthorizer            // nil: everybody may do everything
-	running    atomic.Bool
-	ready      chan struct{} // closed by Run, once it serves
+	builtins []*Resource // Go types; complete when Run begins
+	atStart  []func(ctx context.Context) error
+	explain  func(path schema.GroupVersionResource) string // may be nil
+	Rights   authorizer.UnconditionalAuthorizer            // nil: everybody may do everything
+	running  atomic.Bool
+	ready    chan struct{} // closed by Run, once it serves
 }
 
 // New returns a Registry in which Namespace and CustomResourceDefinition are registered. It serves
@@ -91,37 +91,37 @@ func New(o Options) *Registry {
 		o.Log = slog.Default()
 	}
 	r := &Registry{
-		store: o.Store, cacher: o.Cacher, log: o.Log,
+		Store: o.Store, Cacher: o.Cacher, log: o.Log,
 		settings: settings{
-			shared: o.Shared, trackAlways: o.ManagedFieldsAlways, manager: cmp.Or(o.Manager, ownManager), noInitial: o.NoInitialEvents, unserved: o.Unserved,
-			admission: hooks(o.Admission), webhooks: o.Webhooks,
+			Shared: o.Shared, TrackAlways: o.ManagedFieldsAlways, Manager: cmp.Or(o.Manager, ownManager), NoInitial: o.NoInitialEvents, unserved: o.Unserved,
+			Admission: hooks(o.Admission), webhooks: o.Webhooks,
 		},
 		startup: startup{ready: make(chan struct{})},
 	}
 	r.rules.unknown.Store(true)
-	r.unreadable.log, r.outages.log = o.Log, o.Log
-	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
-	r.definitions = newDefinitions(r)
+	r.Unreadable.log, r.outages.log = o.Log, o.Log
+	r.Namespaces = newNamespaces(r, o.AutoCreateNamespaces)
+	r.Definitions = newDefinitions(r)
 	return r
 }
 
 // add adds a Go type's resource to those that are served.
-func (r *Registry) add(res *resource) {
+func (r *Registry) add(res *Resource) {
 	if r.running.Load() {
-		panic(fmt.Sprintf("registry: %s/%s is registered after Run", res.group, res.plural))
+		panic(fmt.Sprintf("registry: %s/%s is registered after Run", res.Group, res.Plural))
 	}
-	if r.Has(schema.GroupResource{Group: res.group, Resource: res.plural}) {
-		panic(fmt.Sprintf("registry: %s/%s is registered twice", res.group, res.plural))
+	if r.Has(schema.GroupResource{Group: res.Group, Resource: res.Plural}) {
+		panic(fmt.Sprintf("registry: %s/%s is registered twice", res.Group, res.Plural))
 	}
-	if !res.answered {
-		res.cache = r.cacher.Resource(res.prefix)
+	if !res.Answered {
+		res.Cache = r.Cacher.Resource(res.Prefix)
 		res.indexFields()
 	}
 	r.builtins = append(r.builtins, res)
 	r.catalog.Store(nil) // once all are added, one is made
 }
 
-// Run serves the stored definitions and creates the namespaces that every cluster has. It returns nil when ctx has ended
+// Run serves the stored definitions and calls what AtStart was given. It returns nil when ctx has ended
 // and nothing of the Registry runs any more. An error says that Run is called twice, or which of the initial
 // objects can't be made. The cacher must be running. What follows from a deletion is up to package controllers.
 func (r *Registry) Run(ctx context.Context) error {
@@ -129,18 +129,12 @@ func (r *Registry) Run(ctx context.Context) error {
 		return errors.New("registry: Run is called twice")
 	}
 	select {
-	case <-r.cacher.Primed():
+	case <-r.Cacher.Primed():
 	case <-ctx.Done():
 		return nil
 	}
-	defer r.definitions.close() // on every way out: sync opens clients of webhooks
-	r.definitions.sync()
-	if err := r.namespaces.createInitial(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("create the initial namespaces: %w", err)
-	}
+	defer r.Definitions.Close() // on every way out: sync opens clients of webhooks
+	r.Definitions.Sync()
 	for _, fn := range r.atStart {
 		if err := fn(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -150,8 +144,8 @@ func (r *Registry) Run(ctx context.Context) error {
 		}
 	}
 	close(r.ready)
-	if r.shared {
-		r.definitions.follow(ctx)
+	if r.Shared {
+		r.Definitions.follow(ctx)
 	}
 	<-ctx.Done()
 	return nil
@@ -168,19 +162,19 @@ type Usage struct {
 // Usage returns the registry's Usage at the moment of the call.
 func (r *Registry) Usage() Usage {
 	return Usage{
-		WaitingWrites: r.writers.waiting.Load(),
-		WriteQueues:   r.writers.length(),
-		LapsedWrites:  r.writers.lapsed.Load(),
-		WebhookCalls:  r.definitions.webhookCalls(),
+		WaitingWrites: r.Writers.waiting.Load(),
+		WriteQueues:   r.Writers.length(),
+		LapsedWrites:  r.Writers.lapsed.Load(),
+		WebhookCalls:  r.Definitions.webhookCalls(),
 	}
 }
 
-// Ready is closed when every stored definition is served and the initial namespaces exist.
+// Ready is closed when every stored definition is served and what AtStart was given is done.
 func (r *Registry) Ready() <-chan struct{} { return r.ready }
 
 // WaitFor returns when the caches have everything up to a revision, or with the error of ctx.
 func (r *Registry) WaitFor(ctx context.Context, rev storage.Revision) error {
-	return r.cacher.WaitFor(ctx, rev)
+	return r.Cacher.WaitFor(ctx, rev)
 }
 
 // Catalog returns what is served now.
@@ -197,19 +191,19 @@ func (r *Registry) Catalog() *Catalog {
 // stored by now. So the Status 404 that it returns is never about the past. Other errors are those of storage, as a
 // Status.
 func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (*Endpoint, error) {
-	if e := r.Catalog().endpoints[of]; e != nil {
+	if e := r.Catalog().Endpoints[of]; e != nil {
 		return e, nil
 	}
-	if r.shared && (isFresh(ctx) || Presumes(ctx)) {
+	if r.Shared && (IsFresh(ctx) || Presumes(ctx)) {
 		// Then the catalog is as new as the request, or the refusal is asked about again when it is.
-	} else if _, err := r.cacher.Barrier(ctx); err != nil {
-		return nil, (&Endpoint{Names: Names{Group: of.Group, Plural: of.Resource}}).fail("", err)
+	} else if _, err := r.Cacher.Barrier(ctx); err != nil {
+		return nil, (&Endpoint{Names: Names{Group: of.Group, Plural: of.Resource}}).Fail("", err)
 	}
-	r.definitions.refresh(of.GroupResource())
-	if e := r.Catalog().endpoints[of]; e != nil {
+	r.Definitions.refresh(of.GroupResource())
+	if e := r.Catalog().Endpoints[of]; e != nil {
 		return e, nil
 	}
-	refusal := errNotServed()
+	refusal := NotServed()
 	if r.explain != nil {
 		if text := r.explain(of); text != "" {
 			refusal.ErrStatus.Message = text
@@ -218,7 +212,7 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 	return nil, refusal
 }
 
-// AtStart adds a function that Run calls when stored definitions are served and the initial namespaces exist, before Ready.
+// AtStart adds a function that Run calls when stored definitions are served, before Ready; in the order in which they're added.
 // An error of it is Run's. It's for the program's start, before Run.
 func (r *Registry) AtStart(fn func(ctx context.Context) error) { r.atStart = append(r.atStart, fn) }
 
@@ -228,11 +222,12 @@ func (r *Registry) Explain(why func(path schema.GroupVersionResource) string) { 
 
 // Authorizer sets who is asked whether users have the rights that a write needs besides its own: to delete, for the annotation
 // that deletes. Without one everybody has them. It's for the program's start, before Run.
-func (r *Registry) Authorizer(a authorizer.UnconditionalAuthorizer) { r.authorizer = a }
+func (r *Registry) Authorizer(a authorizer.UnconditionalAuthorizer) { r.Rights = a }
 
-// read reads an object from etcd instead of the cache. It's nil when there is none.
-func (r *Registry) read(ctx context.Context, key string) (*kube.Object, error) {
-	kv, err := r.store.Get(ctx, key)
+// Read reads the object of a key from etcd, of whatever resource, instead of the cache. It's nil if there is none at the time of the
+// call. A value that can't be decrypted comes with its Err set. Errors are storage's.
+func (r *Registry) Read(ctx context.Context, key string) (*kube.Object, error) {
+	kv, err := r.Store.Get(ctx, key)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return nil, nil
@@ -259,7 +254,7 @@ type unreadable struct {
 	reported map[string]storage.Revision
 }
 
-func (u *unreadable) report(o *kube.Object, err error) {
+func (u *unreadable) Report(o *kube.Object, err error) {
 	u.mu.Lock()
 	known := u.reported[o.Key] == o.Revision
 	if !known {

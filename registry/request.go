@@ -40,26 +40,26 @@ type Result struct {
 
 // The subresources.
 const (
-	whole    = ""
-	status   = "status"
-	scale    = "scale"
-	finalize = "finalize"
+	Whole      = ""
+	AtStatus   = "status"
+	AtScale    = "scale"
+	AtFinalize = "finalize"
 )
 
-// shown returns how a request's answer shows objects. For a Table the parameter includeObject says what comes with
+// Shown returns how a request's answer shows objects. For a Table the parameter includeObject says what comes with
 // each row. A Form of protobuf must be one that the endpoint Encodes.
-func (e *Endpoint) shown(r *Request) (*form.Shown, error) {
+func (e *Endpoint) Shown(r *Request) (*form.Shown, error) {
 	switch {
 	case r.Form.Kind == form.Whole && r.Form.Encoding == form.JSON:
-		return e.whole, nil
-	case r.Form.Kind == form.Whole && e.messages != nil:
-		return e.messages, nil
+		return e.Whole, nil
+	case r.Form.Kind == form.Whole && e.Messages != nil:
+		return e.Messages, nil
 	case r.Form.Kind == form.Whole:
 		return apart, nil
 	}
 	key, err := r.Form.WithOptions(r.Query)
 	if err != nil {
-		return nil, badRequest("%s", err)
+		return nil, BadRequest("%s", err)
 	}
-	return e.forms.Get(key, e.view), nil
+	return e.Forms.Get(key, e.View), nil
 }

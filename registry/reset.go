@@ -40,20 +40,20 @@ func (s *State) Size() (objects int, bytes int64) { return s.image.Size() }
 // and 504 from storage, or failures of the server.
 func (r *Registry) State(ctx context.Context) (*State, error) {
 	s, err := r.state(ctx)
-	return s, r.definitions.res.storage.fail("", err)
+	return s, r.Definitions.res.Storage.Fail("", err)
 }
 
 func (r *Registry) state(ctx context.Context) (*State, error) {
-	end, err := r.definitions.begin(ctx) // so that no definition changes before the image is taken
+	end, err := r.Definitions.begin(ctx) // so that no definition changes before the image is taken
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	if _, err := r.cacher.Barrier(ctx); err != nil {
+	if _, err := r.Cacher.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	r.definitions.sync()
-	return &State{image: r.cacher.Image(), since: r.definitions.ages()}, nil
+	r.Definitions.Sync()
+	return &State{image: r.Cacher.Image(), since: r.Definitions.ages()}, nil
 }
 
 // Reset brings back a state, and returns the revision from which on it's there. What differs from the state is written, in
@@ -67,11 +67,11 @@ func (r *Registry) Reset(ctx context.Context, to *State) (storage.Revision, erro
 	if errors.Is(err, storage.ErrTooLarge) {
 		return 0, apierrors.NewRequestEntityTooLargeError("too much has changed for one reset: start a new server instead")
 	}
-	return rev, r.definitions.res.storage.fail("", err)
+	return rev, r.Definitions.res.Storage.Fail("", err)
 }
 
 func (r *Registry) reset(ctx context.Context, to *State) (storage.Revision, error) {
-	end, err := r.definitions.begin(ctx)
+	end, err := r.Definitions.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -79,67 +79,67 @@ func (r *Registry) reset(ctx context.Context, to *State) (storage.Revision, erro
 	// From here on a client that leaves changes nothing: what is written has to be served as well.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
 	defer cancel()
-	r.resets.Add(1)
-	defer r.resets.Add(1)
+	r.Resets.Add(1)
+	defer r.Resets.Add(1)
 	var batch storage.Replacement
-	rev, err := r.store.Replace(ctx, func() (storage.Replacement, error) {
-		if _, err := r.cacher.Barrier(ctx); err != nil {
+	rev, err := r.Store.Replace(ctx, func() (storage.Replacement, error) {
+		if _, err := r.Cacher.Barrier(ctx); err != nil {
 			return storage.Replacement{}, err
 		}
-		batch = to.image.Since(r.cacher.Image())
+		batch = to.image.Since(r.Cacher.Image())
 		return batch, nil
 	})
 	if err != nil {
 		return 0, err
 	}
-	if err := r.cacher.WaitFor(ctx, rev); err != nil {
+	if err := r.Cacher.WaitFor(ctx, rev); err != nil {
 		return 0, fmt.Errorf("wait for the reset: %w", err)
 	}
-	r.definitions.restore(to, batch.Puts, rev)
+	r.Definitions.restore(to, batch.Puts, rev)
 	return rev, nil
 }
 
 // Pin returns a context with which writes fail with storage.ErrReplaced once a reset has happened: see storage.Store.Pin.
 // What the caches had before the last reset isn't in them any more when it returns.
 func (r *Registry) Pin(ctx context.Context) context.Context {
-	pinned, mine := r.store.Pin(ctx)
+	pinned, mine := r.Store.Pin(ctx)
 	if mine {
-		_, _ = r.cacher.Barrier(ctx) // fails only when ctx ends or etcd stops, and then so do writes
+		_, _ = r.Cacher.Barrier(ctx) // fails only when ctx ends or etcd stops, and then so do writes
 	}
 	return pinned
 }
 
-// steady runs a read. If a reset is under way, the read waits for its end, and is then run on the endpoint that is served.
+// Steady runs a read. If a reset is under way, the read waits for its end, and is then run on the endpoint that is served.
 // If a reset comes meanwhile, the read runs again.
-func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, error)) (T, error) {
-	r := e.res.registry
+func Steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, error)) (T, error) {
+	r := e.Res.Registry
 	for {
-		resets, served, err := r.betweenResets(ctx, e)
+		resets, served, err := r.BetweenResets(ctx, e)
 		if err != nil {
 			var none T
 			return none, err
 		}
 		res, err := read(served)
-		if r.resets.Load() == resets {
+		if r.Resets.Load() == resets {
 			return res, err
 		}
 	}
 }
 
-// betweenResets returns how often resets have begun and ended, when none is under way, and the endpoint that is
+// BetweenResets returns how often resets have begun and ended, when none is under way, and the endpoint that is
 // then served in the place of e.
-func (r *Registry) betweenResets(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
-	if r.resets.Load() == 0 {
+func (r *Registry) BetweenResets(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
+	if r.Resets.Load() == 0 {
 		return 0, e, nil
 	}
 	for {
-		if resets = r.resets.Load(); resets%2 == 0 {
-			now, err = r.Lookup(ctx, e.path())
+		if resets = r.Resets.Load(); resets%2 == 0 {
+			now, err = r.Lookup(ctx, e.Path())
 			return resets, now, err
 		}
-		end, err := r.definitions.begin(ctx) // a reset holds this
+		end, err := r.Definitions.begin(ctx) // a reset holds this
 		if err != nil {
-			return 0, nil, e.fail("", err)
+			return 0, nil, e.Fail("", err)
 		}
 		end()
 	}
@@ -152,7 +152,7 @@ func (d *definitions) ages() map[storage.Prefix]storage.Revision {
 	defer d.mu.Unlock()
 	ages := make(map[storage.Prefix]storage.Revision, len(d.known))
 	for _, def := range d.known {
-		ages[def.res.prefix] = def.res.since
+		ages[def.res.Prefix] = def.res.since
 	}
 	return ages
 }
@@ -167,5 +167,5 @@ func (d *definitions) restore(s *State, puts []storage.KeyValue, at storage.Revi
 		}
 	}
 	d.mu.Unlock()
-	d.sync()
+	d.Sync()
 }

@@ -16,31 +16,31 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// resource is one kind of stored object with all its versions, from a Go type or from a definition.
+// Resource is one kind of stored object with all its versions, from a Go type or from a definition.
 // Immutable: a changed definition makes a new one.
-type resource struct {
-	registry   *Registry
-	group      string
-	plural     string
-	namespaced bool
-	prefix     storage.Prefix
-	cache      *cacher.Resource
+type Resource struct {
+	Registry   *Registry
+	Group      string
+	Plural     string
+	Namespaced bool
+	Prefix     storage.Prefix
+	Cache      *cacher.Resource
 	endpoints  []*Endpoint // one for each served version; none while its names aren't accepted
-	storage    *Endpoint   // of the version in which objects are stored; it may not be served
+	Storage    *Endpoint   // of the version in which objects are stored; it may not be served
 
-	turn     *turn // in which what only one of its objects may have is decided; nil if there's nothing like that
-	answered bool  // its objects are questions, and none is stored; it has no cache
+	Turn     *turn // in which what only one of its objects may have is decided; nil if there's nothing like that
+	Answered bool  // its objects are questions, and none is stored; it has no cache
 	custom         // what a definition adds; zero for Go types, but for versions
 }
 
 // custom is a definition's part in a resource: see definitions.go and convert.go.
 type custom struct {
-	condition   storage.Condition // the definition, at the revision from which the resource was made
-	uid         types.UID         // of the definition
-	generation  int64             // of the definition
+	Condition   storage.Condition // the definition, at the revision from which the resource was made
+	UID         types.UID         // of the definition
+	Generation  int64             // of the definition
 	since       storage.Revision  // objects with a higher revision were written under this generation
-	terminating bool              // the definition is being deleted
-	versions    []*Endpoint       // all versions, also those that aren't served
+	Terminating bool              // the definition is being deleted
+	Versions    []*Endpoint       // all versions, also those that aren't served
 	converter   *converter        // between versions; nil if they differ in their apiVersion only
 }
 
@@ -56,8 +56,8 @@ type Names struct {
 	Categories []string // "all": groups of resources that kubectl gets together
 }
 
-// Endpoint is a resource at one served version; the verbs are its methods. Immutable. Its exported fields are what
-// discovery shows.
+// Endpoint is a resource at one served version. Packages reads and writes have its verbs. Immutable. Its fields up to StorageVersionHash are
+// what discovery shows.
 type Endpoint struct {
 	Names
 	Namespaced   bool
@@ -67,29 +67,29 @@ type Endpoint struct {
 	// StorageVersionHash is of the group, version and kind that are stored; "" if that version isn't served.
 	StorageVersionHash string
 
-	res    *resource
-	digest [32]byte // of what discovery shows; see seal
+	Res    *Resource `json:"-"`
+	Digest [32]byte  // of what discovery shows; see seal
 
-	reading
-	writing
+	reading `json:"-"`
+	writing `json:"-"`
 }
 
 // reading is how an endpoint's objects are read.
 type reading struct {
-	view     *kube.View  // whole ones
-	whole    *form.Shown // the answers that show whole ones
-	messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
-	written  *written    // the messages of what was stored lately
-	forms    *form.Forms // the others
-	fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
+	View     *kube.View  // whole ones
+	Whole    *form.Shown // the answers that show whole ones
+	Messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
+	Written  *written    // the messages of what was stored lately
+	Forms    *form.Forms // the others
+	Fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
 }
 
 // writing is how an endpoint's objects are written.
 type writing struct {
-	typed    *typed         // what a Go type adds; nil for custom resources
-	managers *managers      // of managedFields
-	schema   *schema.Schema // of custom resources
-	scale    *apiextensionsv1.CustomResourceSubresourceScale
+	Typed    *typed         // what a Go type adds; nil for custom resources
+	Managers *managers      // of managedFields
+	Schema   *schema.Schema // of custom resources
+	Scale    *apiextensionsv1.CustomResourceSubresourceScale
 }
 
 // What every resource offers, in the orders in which kube-apiserver's discovery lists them.
@@ -98,14 +98,14 @@ var (
 	builtinVerbs = slices.Sorted(slices.Values(customVerbs))
 )
 
-func (n *Names) apiVersion() string {
+func (n *Names) APIVersion() string {
 	if n.Group == "" {
 		return n.Version
 	}
 	return n.Group + "/" + n.Version
 }
 
-func (e *Endpoint) has(subresource string) bool {
+func (e *Endpoint) Has(subresource string) bool {
 	for _, s := range e.Subresources {
 		if s == subresource {
 			return true
@@ -114,45 +114,45 @@ func (e *Endpoint) has(subresource string) bool {
 	return false
 }
 
-// key builds an object's key. A namespace on a cluster-scoped resource, or none on a namespaced one, is a
+// Key builds an object's key. A namespace on a cluster-scoped resource, or none on a namespaced one, is a
 // path that doesn't exist.
-func (e *Endpoint) key(namespace, name string) (string, error) {
+func (e *Endpoint) Key(namespace, name string) (string, error) {
 	if (namespace != "") != e.Namespaced {
-		return "", errNotServed()
+		return "", NotServed()
 	}
-	key, err := e.res.prefix.Key(namespace, name)
+	key, err := e.Res.Prefix.Key(namespace, name)
 	if err != nil {
-		if e.res.prefix != "" && name != "" && namespace != "" {
-			if _, nameErr := e.res.prefix.Key("", name); nameErr == nil {
+		if e.Res.Prefix != "" && name != "" && namespace != "" {
+			if _, nameErr := e.Res.Prefix.Key("", name); nameErr == nil {
 				name = namespace
 			}
 		}
-		return "", e.fail(name, err)
+		return "", e.Fail(name, err)
 	}
 	return key, nil
 }
 
-// show returns an object as a view shows it.
-func (e *Endpoint) show(ctx context.Context, v *kube.View, o *kube.Object) ([]byte, error) {
+// Show returns an object as a view shows it.
+func (e *Endpoint) Show(ctx context.Context, v *kube.View, o *kube.Object) ([]byte, error) {
 	if o.Err != nil {
-		return nil, e.unreadable(o.Name(), o.Err)
+		return nil, e.Unreadable(o.Name(), o.Err)
 	}
 	shown, err := v.Shown(ctx, o)
 	if err != nil {
-		return nil, e.fail(o.Name(), err)
+		return nil, e.Fail(o.Name(), err)
 	}
 	if v.Encoding == nil {
 		return appendObject(v, shown), nil
 	}
 	m, err := v.Message(shown)
 	if err != nil {
-		return nil, e.unreadable(o.Name(), err)
+		return nil, e.Unreadable(o.Name(), err)
 	}
-	return enveloped(v, m, o.Revision), nil
+	return Enveloped(v, m, o.Revision), nil
 }
 
-// enveloped returns a message as a view of protobuf shows it.
-func enveloped(v *kube.View, m kubeproto.Message, at storage.Revision) []byte {
+// Enveloped returns a message as a view of protobuf shows it.
+func Enveloped(v *kube.View, m kubeproto.Message, at storage.Revision) []byte {
 	t, rev := v.Envelope(), int64(at)
 	return m.AppendObject(make([]byte, 0, m.ObjectSize(t, rev)), t, rev)
 }
@@ -163,43 +163,43 @@ func appendObject(v *kube.View, o *kube.Object) []byte {
 }
 
 // indexFields tells the cache which fields to index: those that are selectable in some served version.
-func (r *resource) indexFields() {
+func (r *Resource) indexFields() {
 	var fields []string
 	for _, e := range r.endpoints {
-		for _, field := range e.fields {
-			if e.typed != nil {
-				field = e.typed.storedTerm(selectors.FieldTerm{Field: field}).Field
+		for _, field := range e.Fields {
+			if e.Typed != nil {
+				field = e.Typed.StoredTerm(selectors.FieldTerm{Field: field}).Field
 			}
-			if field != nameAlias {
+			if field != NameAlias {
 				fields = append(fields, field)
 			}
 		}
 	}
 	slices.Sort(fields)
-	r.cache.SetFields(slices.Compact(fields))
+	r.Cache.SetFields(slices.Compact(fields))
 }
 
-// begin and written are the brackets of a write; they do nothing for most resources.
-func (r *resource) begin(ctx context.Context) (func(), error) {
-	if t := r.storage.typed; t != nil && t.begin != nil {
+// Begin and written are the brackets of a write; they do nothing for most resources.
+func (r *Resource) Begin(ctx context.Context) (func(), error) {
+	if t := r.Storage.Typed; t != nil && t.begin != nil {
 		return t.begin(ctx)
 	}
 	return func() {}, nil
 }
 
-func (r *resource) written(ctx context.Context, rev storage.Revision) error {
-	switch t := r.storage.typed; {
+func (r *Resource) Written(ctx context.Context, rev storage.Revision) error {
+	switch t := r.Storage.Typed; {
 	case t == nil:
 		return nil
 	case t.written != nil:
 		return t.written(ctx, rev)
 	case t.Awaited:
-		return r.registry.cacher.WaitFor(ctx, rev)
+		return r.Registry.Cacher.WaitFor(ctx, rev)
 	}
 	return nil
 }
 
-// read reads an object from etcd, past the cache. It's nil when there is none.
-func (r *resource) read(ctx context.Context, key string) (*kube.Object, error) {
-	return r.registry.read(ctx, key)
+// Read reads an object from etcd, past the cache. It's nil when there is none.
+func (r *Resource) Read(ctx context.Context, key string) (*kube.Object, error) {
+	return r.Registry.Read(ctx, key)
 }

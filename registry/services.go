@@ -91,11 +91,11 @@ func (r *Registry) inSlices(s hookclient.Service, port string) (addresses []stri
 	if e == nil {
 		return nil
 	}
-	prefix, err := e.res.prefix.Namespace(s.Namespace)
+	prefix, err := e.Res.Prefix.Namespace(s.Namespace)
 	if err != nil {
 		return nil
 	}
-	for o := range e.res.cache.Snapshot().All(prefix) {
+	for o := range e.Res.Cache.Snapshot().All(prefix) {
 		slice := &discoveryv1.EndpointSlice{}
 		if name, _ := o.Labels.Get(discoveryv1.LabelServiceName); name != s.Name || json.Unmarshal(o.Raw(), slice) != nil {
 			continue
@@ -137,16 +137,16 @@ func (r *Registry) inEndpoints(s hookclient.Service, port string) (addresses []s
 
 // decode decodes an object of the cache's. An error is a Status.
 func (e *Endpoint) decode(namespace, name string, into any) error {
-	key, err := e.key(namespace, name)
+	key, err := e.Key(namespace, name)
 	if err != nil {
 		return err
 	}
-	o := e.res.cache.Get(key)
+	o := e.Res.Cache.Get(key)
 	switch {
 	case o == nil:
-		return e.fail(name, storage.ErrNotFound)
+		return e.Fail(name, storage.ErrNotFound)
 	case o.Err != nil:
-		return e.unreadable(name, o.Err)
+		return e.Unreadable(name, o.Err)
 	}
 	return json.Unmarshal(o.Raw(), into)
 }

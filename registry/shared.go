@@ -25,18 +25,18 @@ type freshKey struct{}
 // shared it does nothing, because there every write waits for what others depend on (Awaited, and written of definitions). The
 // error is a Status: 503 if the store can't say what was acknowledged, 504 if the caches don't get there in time.
 func (r *Registry) Fresh(ctx context.Context) (context.Context, error) {
-	if !r.shared {
+	if !r.Shared {
 		return ctx, nil
 	}
 	rev, err := r.barrier(ctx)
-	e := r.namespaces.res.storage // of any resource: all errors are about storage
+	e := r.Namespaces.Res.Storage // of any resource: all errors are about storage
 	if err != nil {
-		return nil, e.fail("", err)
+		return nil, e.Fail("", err)
 	}
-	if err := e.waitFor(ctx, rev); err != nil {
+	if err := e.WaitFor(ctx, rev); err != nil {
 		return nil, err
 	}
-	r.definitions.catchUp()
+	r.Definitions.CatchUp()
 	if r.rules.unknown.Load() && time.Now().UnixNano() >= r.rules.pause.Load() {
 		r.readRules(ctx)
 	}
@@ -73,15 +73,15 @@ func (r *rules) lose() {
 // example, nothing is presumed, and the request that asked goes on.
 func (r *Registry) readRules(ctx context.Context) {
 	r.rules.unknown.Store(false) // whoever finds out meanwhile that it's wrong sets it again
-	r.rules.replaced.Reset(r.cacher.Replaced())
-	kv, err := r.store.GetAt(ctx, rulesKey, 0)
+	r.rules.replaced.Reset(r.Cacher.Replaced())
+	kv, err := r.Store.GetAt(ctx, rulesKey, 0)
 	if errors.Is(err, storage.ErrNotFound) { // a store that has the key can be told from one that was emptied
-		if kv.Revision, err = r.store.Create(ctx, rulesKey, nil); errors.Is(err, storage.ErrExists) {
-			kv, err = r.store.Get(ctx, rulesKey)
+		if kv.Revision, err = r.Store.Create(ctx, rulesKey, nil); errors.Is(err, storage.ErrExists) {
+			kv, err = r.Store.Get(ctx, rulesKey)
 		}
 	}
 	if err == nil {
-		err = r.namespaces.res.storage.waitFor(ctx, kv.Revision)
+		err = r.Namespaces.Res.Storage.WaitFor(ctx, kv.Revision)
 	}
 	if err != nil {
 		r.rules.lose()
@@ -91,24 +91,24 @@ func (r *Registry) readRules(ctx context.Context) {
 }
 
 // isRule tells whether objects of other resources are judged by those of this one, in a registry that is shared.
-func (r *resource) isRule() bool {
-	all, t := r.registry, r.storage.typed
-	return all.shared && (r == all.namespaces.res || r == all.definitions.res || t != nil && t.Awaited)
+func (r *Resource) isRule() bool {
+	all, t := r.Registry, r.Storage.Typed
+	return all.Shared && (r == all.Namespaces.Res || r == all.Definitions.res || t != nil && t.Awaited)
 }
 
-// noting returns a context with which the resource is written: if others are judged by it, its writes break what
+// Noting returns a context with which the resource is written: if others are judged by it, its writes break what
 // they presume.
-func (r *resource) noting(ctx context.Context) context.Context {
+func (r *Resource) Noting(ctx context.Context) context.Context {
 	if !r.isRule() {
 		return ctx
 	}
 	return storage.WithNote(ctx, rulesKey)
 }
 
-// noted notes that the resource was written. When the caches are there, they have all rules that were written before.
-func (r *resource) noted(rev storage.Revision) {
+// Noted notes that the resource was written. When the caches are there, they have all rules that were written before.
+func (r *Resource) Noted(rev storage.Revision) {
 	if r.isRule() {
-		r.registry.rules.at.Raise(rev)
+		r.Registry.rules.at.Raise(rev)
 	}
 }
 
@@ -120,43 +120,43 @@ type presumed struct{}
 // tells whether the write may be judged so; then the context is for Create, Update, Patch and Delete only, which
 // call Fresh by themselves where they have to.
 func (r *Registry) Presume(ctx context.Context) (_ context.Context, may bool) {
-	if !r.shared || r.rules.unknown.Load() {
+	if !r.Shared || r.rules.unknown.Load() {
 		return ctx, false
 	}
 	at := r.rules.at.At()
-	if r.rules.replaced.At() != r.cacher.Replaced() {
+	if r.rules.replaced.At() != r.Cacher.Replaced() {
 		r.rules.unknown.Store(true)
 		return ctx, false
 	}
-	if at == 0 || r.cacher.Position() < at {
+	if at == 0 || r.Cacher.Position() < at {
 		return ctx, false
 	}
-	r.definitions.catchUp()
+	r.Definitions.CatchUp()
 	return context.WithValue(ctx, presumed{}, at), true
 }
 
 // Presumes tells whether a context is Presume's, and Fresh hasn't been called since.
 func Presumes(ctx context.Context) bool { return ctx.Value(presumed{}) != nil }
 
-// errJudged means that a write presumed, but has to be judged by more than the rules: by a hook, or by a
+// ErrJudged means that a write presumed, but has to be judged by more than the rules: by a hook, or by a
 // namespace that has to be made. No client sees it.
-var errJudged = errors.New("the write is judged by what may be old")
+var ErrJudged = errors.New("the write is judged by what may be old")
 
-// judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when
+// Judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when
 // the caches are as new as the request.
-func judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.Context, e *Endpoint) (Result, error)) (Result, error) {
+func Judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.Context, e *Endpoint) (Result, error)) (Result, error) {
 	if !Presumes(ctx) {
-		return current(ctx, e, run)
+		return Current(ctx, e, run)
 	}
-	registry := e.res.registry
+	registry := e.Res.Registry
 	if at, _ := ctx.Value(presumed{}).(storage.Revision); e.mayPresume(r) {
 		premise := &storage.Premise{Condition: storage.Condition{Key: rulesKey, Revision: at}}
-		res, err := current(storage.WithPremise(ctx, premise), e, run)
+		res, err := Current(storage.WithPremise(ctx, premise), e, run)
 		if premise.Decided() {
 			return res, err
 		}
 		if err := ctx.Err(); err != nil {
-			return Result{}, e.fail("", err)
+			return Result{}, e.Fail("", err)
 		}
 		if premise.Broken() {
 			registry.rules.lose()
@@ -166,43 +166,43 @@ func judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.C
 	if err != nil {
 		return Result{}, err
 	}
-	if e, err = registry.Lookup(ctx, e.path()); err != nil {
+	if e, err = registry.Lookup(ctx, e.Path()); err != nil {
 		return Result{}, err
 	}
-	return current(ctx, e, run)
+	return Current(ctx, e, run)
 }
 
 // mayPresume tells whether a write may be judged by the rules alone. What a subresource does, and what may be
 // among the rules, may depend on any object. So may what a type claims, begins or forbids (Claim, begin,
 // MayWrite): those functions look at other objects in the caches.
 func (e *Endpoint) mayPresume(r *Request) bool {
-	t := e.res.storage.typed
-	return !e.res.answered && !e.res.isRule() && (r.Subresource == whole || r.Subresource == status) &&
+	t := e.Res.Storage.Typed
+	return !e.Res.Answered && !e.Res.isRule() && (r.Subresource == Whole || r.Subresource == AtStatus) &&
 		(t == nil || t.Claim == nil && t.begin == nil && t.MayWrite == nil)
 }
 
 // barrier is storage.Store.Barrier, which in a shared store may wait for a majority that isn't there: for at most
 // freshnessWait.
 func (r *Registry) barrier(ctx context.Context) (storage.Revision, error) {
-	if !r.shared {
-		return r.store.Barrier(ctx)
+	if !r.Shared {
+		return r.Store.Barrier(ctx)
 	}
 	wait, cancel := context.WithTimeout(ctx, freshnessWait)
 	defer cancel()
-	rev, err := r.store.Barrier(wait)
+	rev, err := r.Store.Barrier(wait)
 	if err != nil && wait.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("barrier: no answer within %v: %w: %w", freshnessWait, storage.ErrUnavailable, storage.ErrNoMajority)
 	}
 	return rev, err
 }
 
-// isFresh tells whether Fresh has waited for the request of a context.
-func isFresh(ctx context.Context) bool { return ctx.Value(freshKey{}) != nil }
+// IsFresh tells whether Fresh has waited for the request of a context.
+func IsFresh(ctx context.Context) bool { return ctx.Value(freshKey{}) != nil }
 
-// catchUp serves what the cached definitions say if one has changed since the last time.
-func (d *definitions) catchUp() {
-	if d.res.cache.Changed() != storage.Revision(d.synced.Load()) {
-		d.sync()
+// CatchUp serves what the cached definitions say if one has changed since the last time.
+func (d *definitions) CatchUp() {
+	if d.res.Cache.Changed() != storage.Revision(d.synced.Load()) {
+		d.Sync()
 	}
 }
 
@@ -211,13 +211,13 @@ func (d *definitions) catchUp() {
 const followPause = 100 * time.Millisecond
 
 // follow serves what other processes write to definitions, and ends the watches that depend on it, until ctx ends.
-func (d *definitions) follow(ctx context.Context) { d.res.follow(ctx, d.catchUp) }
+func (d *definitions) follow(ctx context.Context) { d.res.follow(ctx, d.CatchUp) }
 
 // Follow calls changed at the beginning, and whenever objects with a prefix have changed, until ctx ends. Changes that come
 // close together may be one call. A prefix that no resource has never changes.
 func (r *Registry) Follow(ctx context.Context, p storage.Prefix, changed func()) {
 	if e := r.Catalog().Prefix(p); e != nil {
-		e.res.follow(ctx, changed)
+		e.Res.follow(ctx, changed)
 		return
 	}
 	changed()
@@ -225,10 +225,10 @@ func (r *Registry) Follow(ctx context.Context, p storage.Prefix, changed func())
 }
 
 // follow is Follow for the objects of the resource. Its stored version mustn't change meanwhile.
-func (r *resource) follow(ctx context.Context, changed func()) {
-	view, frames := r.storage.view, []byte(nil)
+func (r *Resource) follow(ctx context.Context, changed func()) {
+	view, frames := r.Storage.View, []byte(nil)
 	for ctx.Err() == nil {
-		cursor, err := r.cache.Open(ctx, cacher.WatchOptions{View: view, Start: cacher.StartAfter, After: r.registry.cacher.Position()})
+		cursor, err := r.Cache.Open(ctx, cacher.WatchOptions{View: view, Start: cacher.StartAfter, After: r.Registry.Cacher.Position()})
 		if err != nil { // all that was there was replaced just now
 			select {
 			case <-time.After(followPause):

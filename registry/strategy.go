@@ -92,21 +92,21 @@ func (s *Strategy) statusResets() []string {
 	return append(slices.Clone(s.StatusResets), "metadata.annotations."+kube.TTLAnnotation)
 }
 
-// statusMeta returns the metadata of an object after a write of its status, for a kind with StatusResets: what was sent, with what such a write doesn't
+// StatusMeta returns the metadata of an object after a write of its status, for a kind with StatusResets: what was sent, with what such a write doesn't
 // change put back from old. It changes neither.
-func (s *Strategy) statusMeta(sent, old *metav1.ObjectMeta) metav1.ObjectMeta {
+func (s *Strategy) StatusMeta(sent, old *metav1.ObjectMeta) metav1.ObjectMeta {
 	next, old := sent.DeepCopy(), old.DeepCopy()
 	for name, reset := range resetMeta {
 		if slices.Contains(s.StatusResets, "metadata."+name) {
 			reset(next, old)
 		}
 	}
-	keepTTL(next, old)
+	KeepTTL(next, old)
 	return *next
 }
 
-// keepTTL gives an object the annotation by which it expires that it had before, or takes away one that it didn't have.
-func keepTTL(m, old *metav1.ObjectMeta) {
+// KeepTTL gives an object the annotation by which it expires that it had before, or takes away one that it didn't have.
+func KeepTTL(m, old *metav1.ObjectMeta) {
 	before, had := old.Annotations[kube.TTLAnnotation]
 	if now, has := m.Annotations[kube.TTLAnnotation]; has == had && now == before {
 		return

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What only one object may have, an address or the names of a definition, is decided by what all objects have. It's decided in
@@ -27,8 +26,8 @@ const turnsPrefix = storage.Own + "turns/"
 // turn is that of a resource. Its methods are safe for concurrent use.
 type turn struct {
 	registry *Registry
-	key      string
-	passes   bool // each write that takes something takes the turn
+	Key      string
+	Passes   bool // each write that takes something takes the turn
 
 	// ending has capacity 1 and is full while somebody calls end. It's a channel, because waiting for it must end with the
 	// request. It's never closed.
@@ -46,19 +45,19 @@ type taken struct {
 }
 
 // newTurn returns the turn of a resource with a type, or nil if its objects take nothing.
-func newTurn(res *resource, t *Type) *turn {
+func newTurn(res *Resource, t *Type) *turn {
 	if t.Claim == nil && t.begin == nil {
 		return nil
 	}
 	return &turn{
-		registry: res.registry, key: turnsPrefix + res.plural + "." + res.group,
-		passes: t.begin != nil || res.registry.shared, ending: make(chan struct{}, 1),
+		registry: res.Registry, Key: turnsPrefix + res.Plural + "." + res.Group,
+		Passes: t.begin != nil || res.Registry.Shared, ending: make(chan struct{}, 1),
 	}
 }
 
-// read returns the turn's revision in the store.
-func (t *turn) read(ctx context.Context) (storage.Revision, error) {
-	kv, err := t.registry.store.Get(ctx, t.key)
+// Read returns the turn's revision in the store.
+func (t *turn) Read(ctx context.Context) (storage.Revision, error) {
+	kv, err := t.registry.Store.Get(ctx, t.Key)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return 0, err
 	}
@@ -68,15 +67,15 @@ func (t *turn) read(ctx context.Context) (storage.Revision, error) {
 	return t.at, nil
 }
 
-// known returns the turn's revision as far as it's known. A write in a turn that is over isn't done, and reads it.
-func (t *turn) known() storage.Revision {
+// Known returns the turn's revision as far as it's known. A write in a turn that is over isn't done, and reads it.
+func (t *turn) Known() storage.Revision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.at
 }
 
-// leave notes what a write took in a turn of which nobody knows whether it's stored.
-func (t *turn) leave(in storage.Revision, settle Settle) {
+// Leave notes what a write took in a turn of which nobody knows whether it's stored.
+func (t *turn) Leave(in storage.Revision, settle Settle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open = append(t.open, taken{in, settle})
@@ -89,9 +88,9 @@ func (t *turn) left() []taken {
 	return t.open
 }
 
-// end ends what was left before: none of it is stored any more that the caches don't show then. A turn whose revision isn't
+// End ends what was left before: none of it is stored any more that the caches don't show then. A turn whose revision isn't
 // theirs has excluded them: etcd does whatever it does of them either before the turn got that revision, or never.
-func (t *turn) end(ctx context.Context) error {
+func (t *turn) End(ctx context.Context) error {
 	if len(t.left()) == 0 {
 		return nil
 	}
@@ -102,14 +101,14 @@ func (t *turn) end(ctx context.Context) error {
 		return ctx.Err()
 	}
 	open := t.left() // what is left from now on may be of the new turn
-	now, err := t.read(ctx)
+	now, err := t.Read(ctx)
 	if err == nil && slices.ContainsFunc(open, func(o taken) bool { return o.in == now }) {
 		now, err = t.pass(ctx, now)
 	}
 	if err != nil {
 		return err
 	}
-	shown, err := t.registry.cacher.Barrier(ctx)
+	shown, err := t.registry.Cacher.Barrier(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,70 +124,7 @@ func (t *turn) end(ctx context.Context) error {
 // pass gives the turn a new revision.
 func (t *turn) pass(ctx context.Context, now storage.Revision) (storage.Revision, error) {
 	if now == 0 {
-		return t.registry.store.Create(ctx, t.key, nil)
+		return t.registry.Store.Create(ctx, t.Key, nil)
 	}
-	return t.registry.store.Update(ctx, t.key, nil, now)
-}
-
-// readTurn reads the turn in which the write decides what its object takes, and waits until the caches have all that was taken
-// before. An attempt after the first one reads it from the store: it may have begun again because the turn was over.
-func (w *write) readTurn(ctx context.Context) (err error) {
-	t := w.res.turn
-	if t == nil || w.dryRun {
-		return nil
-	}
-	if err := t.end(ctx); err != nil {
-		return err
-	}
-	if first := w.turn.Key == ""; first && !t.passes {
-		w.turn = storage.Condition{Key: t.key, Revision: t.known()}
-		return nil
-	}
-	w.turn.Key = t.key
-	if w.turn.Revision, err = t.read(ctx); err != nil {
-		return err
-	}
-	if err := w.waitFor(ctx, w.turn.Revision); err != nil {
-		return err
-	}
-	w.res.registry.definitions.catchUp()
-	return nil
-}
-
-// inItsTurn returns a context with which the write is done only in the turn that was read, if it takes something.
-func (w *write) inItsTurn(ctx context.Context) context.Context {
-	switch t := w.res.turn; {
-	case w.turn.Key == "", w.typed != nil && w.typed.Claim != nil && w.settle == nil:
-		return ctx
-	case t.passes:
-		return storage.WithTurn(ctx, w.turn)
-	}
-	return storage.InTurn(ctx, w.turn)
-}
-
-// claim takes what only the object may have, if its type says so.
-func (d *draft) claim(context.Context) (err error) {
-	if d.typed == nil || d.typed.Claim == nil || d.Subresource != whole {
-		return nil
-	}
-	d.settled(nil) // an earlier attempt
-	d.settle, err = d.typed.claim(d.obj, d.next, d.prev, d.dryRun)
-	return err
-}
-
-// settled ends what was claimed for an object, if anything was. stored is the object, with revision 0 or nil if it isn't known to
-// be stored.
-func (w *write) settled(stored *kube.Object) {
-	settle := w.settle
-	if w.settle = nil; settle == nil {
-		return
-	}
-	switch t := w.res.turn; {
-	case w.unknown && !t.passes:
-		t.leave(w.turn.Revision, settle)
-	case stored == nil: // also if nobody knows, where the next write takes the turn: then it has excluded this one, or sees its object
-		settle(0)
-	default:
-		settle(stored.Revision)
-	}
+	return t.registry.Store.Update(ctx, t.Key, nil, now)
 }

@@ -107,10 +107,10 @@ type Type struct {
 	// Warning goes with every answer: that the kind is deprecated.
 	Warning string
 
-	admit       func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
-	follow      func(obj Typed)                                                                      // adds to the status what kube-apiserver's controllers make of what was written
-	policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it, which no grace period and no generation tells; nil: policyOf
-	undeletable func(name string) bool
+	Admit       func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
+	Follow      func(obj Typed)                                                                      // adds to the status what kube-apiserver's controllers make of what was written
+	Policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it, which no grace period and no generation tells; nil: policyOf
+	Undeletable func(name string) bool
 	begin       func(ctx context.Context) (end func(), err error)
 	written     func(ctx context.Context, rev storage.Revision) error
 }
@@ -156,17 +156,17 @@ type Subresource struct {
 // and panics.
 func (r *Registry) Add(first Type, others ...Type) {
 	first.setDefaults()
-	res := &resource{
-		registry: r, group: first.Group, plural: first.Plural, namespaced: !first.ClusterScoped,
-		answered: first.Answer != nil || first.Forward != nil,
+	res := &Resource{
+		Registry: r, Group: first.Group, Plural: first.Plural, Namespaced: !first.ClusterScoped,
+		Answered: first.Answer != nil || first.Forward != nil,
 	}
-	if !res.answered {
-		res.prefix = storage.PrefixOf(first.Group, first.Plural)
+	if !res.Answered {
+		res.Prefix = storage.PrefixOf(first.Group, first.Plural)
 	}
-	res.turn = newTurn(res, &first)
+	res.Turn = newTurn(res, &first)
 	hash := ""
-	if !res.answered && first.Shown == nil {
-		stored := first.kind()
+	if !res.Answered && first.Shown == nil {
+		stored := first.GVK()
 		stored.Version = cmp.Or(first.Strategy.StoredIn, stored.Version)
 		hash = storageVersionHash(stored)
 	}
@@ -175,19 +175,19 @@ func (r *Registry) Add(first Type, others ...Type) {
 		e := t.endpoint(res)
 		e.StorageVersionHash = hash
 		e.seal()
-		e.managers = newManagers(e)
+		e.Managers = NewManagers(e)
 		res.endpoints = append(res.endpoints, e)
 	}
-	res.versions, res.storage = res.endpoints, res.endpoints[0]
+	res.Versions, res.Storage = res.endpoints, res.endpoints[0]
 	if r.unserved != nil {
-		res.endpoints = slices.DeleteFunc(slices.Clone(res.versions), func(e *Endpoint) bool { return r.unserved(e.path()) })
+		res.endpoints = slices.DeleteFunc(slices.Clone(res.Versions), func(e *Endpoint) bool { return r.unserved(e.Path()) })
 	}
 	r.add(res)
 }
 
 // Has tells whether a Go type has a resource's place.
 func (r *Registry) Has(of runtimeschema.GroupResource) bool {
-	return slices.ContainsFunc(r.builtins, func(res *resource) bool { return res.group == of.Group && res.plural == of.Resource })
+	return slices.ContainsFunc(r.builtins, func(res *Resource) bool { return res.Group == of.Group && res.Plural == of.Resource })
 }
 
 // setDefaults completes the names, and checks that the type can be served.
@@ -210,18 +210,18 @@ func (t *Type) setDefaults() {
 }
 
 // endpoint makes the endpoint of a type, which isn't sealed yet.
-func (t *Type) endpoint(res *resource) *Endpoint {
+func (t *Type) endpoint(res *Resource) *Endpoint {
 	e := &Endpoint{
-		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, res: res,
-		reading: reading{fields: t.Fields},
-		writing: writing{typed: newTyped(*t, res.registry)},
+		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, Res: res,
+		reading: reading{Fields: t.Fields},
+		writing: writing{Typed: newTyped(*t, res.Registry)},
 	}
 	if t.Status {
-		e.Subresources = append(e.Subresources, status)
+		e.Subresources = append(e.Subresources, AtStatus)
 	}
 	if t.Scale != nil {
-		e.Subresources = append(e.Subresources, scale)
-		e.scale = &apiextensionsv1.CustomResourceSubresourceScale{
+		e.Subresources = append(e.Subresources, AtScale)
+		e.Scale = &apiextensionsv1.CustomResourceSubresourceScale{
 			SpecReplicasPath: t.Scale.SpecReplicasPath, StatusReplicasPath: t.Scale.StatusReplicasPath,
 		}
 	}
@@ -234,23 +234,23 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 		e.Verbs = []string{"create"}
 	case t.Shown != nil:
 		e.Verbs = []string{"get", "list"}
-	case t.undeletable != nil: // not all at once, then
+	case t.Undeletable != nil: // not all at once, then
 		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
 	}
 	var conversion *kube.Conversion
 	if t.FromStored != nil {
-		conversion = e.res.registry.cacher.Conversions().New(0, func(*kube.Object) bool { return true }, e.fromStored)
+		conversion = e.Res.Registry.Cacher.Conversions().New(0, func(*kube.Object) bool { return true }, e.fromStored)
 	}
-	e.view = &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
-	e.whole = form.NewWhole(e.view, &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
-	e.forms = form.NewLazy(t.Columns, t.HiddenAnnotation)
-	e.messages = e.newMessages()
+	e.View = &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind, Conversion: conversion}
+	e.Whole = form.NewWhole(e.View, &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
+	e.Forms = form.NewLazy(t.Columns, t.HiddenAnnotation)
+	e.Messages = e.newMessages()
 	return e
 }
 
 // SubresourceVerbs returns what can be done with one of the endpoint's subresources. Nobody may change the slice.
 func (e *Endpoint) SubresourceVerbs(name string) []string {
-	if part := e.part(name); part != nil {
+	if part := e.Part(name); part != nil {
 		return part.Verbs
 	}
 	return []string{"get", "patch", "update"}
@@ -258,17 +258,17 @@ func (e *Endpoint) SubresourceVerbs(name string) []string {
 
 // SubresourceKind returns the kind that one of the endpoint's subresources takes and gives.
 func (e *Endpoint) SubresourceKind(name string) runtimeschema.GroupVersionKind {
-	if name == scale {
+	if name == AtScale {
 		return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 	}
-	if part := e.part(name); part != nil && !part.Kind.Empty() {
+	if part := e.Part(name); part != nil && !part.Kind.Empty() {
 		return part.Kind
 	}
-	return e.kind()
+	return e.GVK()
 }
 
-// storedTerm returns the term of a field selector as stored objects have the field.
-func (t *typed) storedTerm(term selectors.FieldTerm) selectors.FieldTerm {
+// StoredTerm returns the term of a field selector as stored objects have the field.
+func (t *typed) StoredTerm(term selectors.FieldTerm) selectors.FieldTerm {
 	if path, ok := t.FieldAliases[term.Field]; ok {
 		term.Field = path
 	}
@@ -278,13 +278,13 @@ func (t *typed) storedTerm(term selectors.FieldTerm) selectors.FieldTerm {
 	return term
 }
 
-// part returns one of a Go type's own subresources, or nil.
-func (e *Endpoint) part(subresource string) *Subresource {
-	if e.typed == nil {
+// Part returns one of a Go type's own subresources, or nil.
+func (e *Endpoint) Part(subresource string) *Subresource {
+	if e.Typed == nil {
 		return nil
 	}
-	for i := range e.typed.Subresources {
-		if s := &e.typed.Subresources[i]; s.Name == subresource {
+	for i := range e.Typed.Subresources {
+		if s := &e.Typed.Subresources[i]; s.Name == subresource {
 			return s
 		}
 	}
@@ -297,14 +297,14 @@ func (e *Endpoint) fromStored(_ context.Context, objects []*kube.Object) ([][]by
 	for i, o := range objects {
 		tree, err := object.ParseTree(o.Raw())
 		if err != nil {
-			return nil, e.unreadable(o.Name(), err)
+			return nil, e.Unreadable(o.Name(), err)
 		}
-		if err := e.typed.FromStored(tree); err != nil {
-			return nil, e.unreadable(o.Name(), err)
+		if err := e.Typed.FromStored(tree); err != nil {
+			return nil, e.Unreadable(o.Name(), err)
 		}
-		tree["apiVersion"], tree["kind"] = e.apiVersion(), e.Kind
+		tree["apiVersion"], tree["kind"] = e.APIVersion(), e.Kind
 		if out[i], err = object.EncodeJSON(tree); err != nil {
-			return nil, e.unreadable(o.Name(), err)
+			return nil, e.Unreadable(o.Name(), err)
 		}
 	}
 	return out, nil
@@ -312,41 +312,41 @@ func (e *Endpoint) fromStored(_ context.Context, objects []*kube.Object) ([][]by
 
 // convertTyped brings an object of a Go type from one version to another. The caller says in the tree which
 // version it is now.
-func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
+func (r *Resource) convertTyped(to *Endpoint, tree map[string]any) error {
 	from := r.version(tree["apiVersion"])
 	if from == to {
 		return nil
 	}
-	if from.typed.ToStored != nil {
-		if err := from.typed.ToStored(tree); err != nil {
+	if from.Typed.ToStored != nil {
+		if err := from.Typed.ToStored(tree); err != nil {
 			return err
 		}
 	}
-	if to.typed.FromStored != nil {
-		return to.typed.FromStored(tree)
+	if to.Typed.FromStored != nil {
+		return to.Typed.FromStored(tree)
 	}
 	return nil
 }
 
-// normalize decodes a document, which is a JSON object, as a value of the type, sets its defaults, and encodes it as a tree. So the
+// Normalize decodes a document, which is a JSON object, as a value of the type, sets its defaults, and encodes it as a tree. So the
 // tree has the fields that the type has, as the type writes them. complaints are about members that the type doesn't have or that are
 // given twice.
-func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints []error, err error) {
+func (t *typed) Normalize(doc *object.Document) (tree map[string]any, complaints []error, err error) {
 	obj := t.New()
 	var sent map[string]any // if it says what obj says
 	if t.fits(doc, obj) {
 		sent = ownTop(doc.Tree.(map[string]any))
 	} else {
 		obj = t.New()
-		if complaints, err = decodeTyped(doc, obj); err != nil {
+		if complaints, err = DecodeTyped(doc, obj); err != nil {
 			return nil, nil, err
 		}
 	}
-	if err := t.setDefaults(obj); err != nil {
+	if err := t.SetDefaults(obj); err != nil {
 		return nil, nil, err
 	}
 	tree, err = jsontree.Revise(sent, obj)
-	return tree, complaints, badBody(object.Undecodable(err))
+	return tree, complaints, BadBody(object.Undecodable(err))
 }
 
 // ownTop copies the parts of a tree that become an object's own (object.New).
@@ -363,17 +363,17 @@ func ownTop(tree map[string]any) map[string]any {
 // refused.
 func (t *typed) fits(doc *object.Document, obj Typed) bool {
 	tree, ok := doc.Tree.(map[string]any)
-	return ok && t.holding().plain && !bytes.Contains(doc.Text, escapedCode) && !bytes.Contains(doc.Text, escapedSlash) && len(doc.Repeated()) == 0 && jsontree.Fits(tree, obj)
+	return ok && t.Holding().Plain && !bytes.Contains(doc.Text, escapedCode) && !bytes.Contains(doc.Text, escapedSlash) && len(doc.Repeated()) == 0 && jsontree.Fits(tree, obj)
 }
 
 // What plain characters can be escaped as.
 var escapedCode, escapedSlash = []byte(`\u`), []byte(`\/`)
 
-// decodeTyped decodes a document into a pointer to a struct.
-func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) {
+// DecodeTyped decodes a document into a pointer to a struct.
+func DecodeTyped(doc *object.Document, obj any) (complaints []error, err error) {
 	members, levels := doc.Size()
-	if levels*len(doc.Text) > maxTypedWork {
-		return nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(doc.Text))
+	if levels*len(doc.Text) > MaxTypedWork {
+		return nil, BadRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(doc.Text))
 	}
 	if levels*members > object.MaxComplaintWork {
 		complaints = []error{errors.New("the object is too large for its fields to be checked")}
@@ -381,88 +381,88 @@ func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) 
 	} else {
 		complaints, err = kjson.UnmarshalStrict(doc.Text, obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
 	}
-	return complaints, badBody(object.Undecodable(err))
+	return complaints, BadBody(object.Undecodable(err))
 }
 
-// fromObject makes a value of the type of an object; nil of nil. It shares nothing with it: a field of any type would.
-func (t *typed) fromObject(o *object.Object) (Typed, error) {
+// FromObject makes a value of the type of an object; nil of nil. It shares nothing with it: a field of any type would.
+func (t *typed) FromObject(o *object.Object) (Typed, error) {
 	if o == nil {
 		return nil, nil
 	}
 	if obj, ok := o.Value.(Typed); ok {
-		*metaOf(obj) = *o.Meta.DeepCopy()
+		*MetaOf(obj) = *o.Meta.DeepCopy()
 		return obj, nil
 	}
 	obj, content := t.New(), o.Content
-	if len(o.Empty) > 0 || !t.holding().copies {
+	if len(o.Empty) > 0 || !t.Holding().copies {
 		content = object.DeepCopy(content)
 	}
 	for _, e := range o.Empty {
 		e.Restore(content)
 	}
 	if err := jsontree.Into(content, obj); err != nil {
-		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
+		return nil, BadRequest("the object can't be decoded: %s", clip.Text(err.Error()))
 	}
-	*metaOf(obj) = *o.Meta.DeepCopy()
+	*MetaOf(obj) = *o.Meta.DeepCopy()
 	return obj, nil
 }
 
-func metaOf(obj Typed) *metav1.ObjectMeta { return obj.GetObjectMeta().(*metav1.ObjectMeta) }
+func MetaOf(obj Typed) *metav1.ObjectMeta { return obj.GetObjectMeta().(*metav1.ObjectMeta) }
 
-// toObject writes a value of the type back.
-func toObject(obj Typed, o *object.Object) error { return treeTo(jsontree.Revise, obj, o) }
+// ToObject writes a value of the type back.
+func ToObject(obj Typed, o *object.Object) error { return treeTo(jsontree.Revise, obj, o) }
 
-// toStored does so as it's stored: kube-apiserver does that as protobuf, which knows no empty lists.
-func toStored(obj Typed, o *object.Object) error { return treeTo(jsontree.ReviseStored, obj, o) }
+// ToStored does so as it's stored: kube-apiserver does that as protobuf, which knows no empty lists.
+func ToStored(obj Typed, o *object.Object) error { return treeTo(jsontree.ReviseStored, obj, o) }
 
 func treeTo(revise func(earlier map[string]any, v any, without ...string) (map[string]any, error), obj Typed, o *object.Object) error {
 	tree, err := revise(o.Content, obj, "apiVersion", "kind", "metadata")
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", obj, err)
 	}
-	o.Content, o.Meta, o.Value = tree, *metaOf(obj), nil
+	o.Content, o.Meta, o.Value = tree, *MetaOf(obj), nil
 	return nil
 }
 
-// through lets fn change an object as a T.
-func through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
+// Through lets fn change an object as a T.
+func Through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
 	t := typed{Type: Type{New: func() Typed { return P(new(T)) }}}
-	obj, err := t.fromObject(o)
+	obj, err := t.FromObject(o)
 	if err != nil {
 		return err
 	}
 	fn(obj.(P))
-	return toObject(obj, o)
+	return ToObject(obj, o)
 }
 
-// on calls one of the functions on an object.
-func (t *typed) on(obj Typed, name string, fn func()) error {
-	return t.registry.callLeaving(name+" of "+reflect.TypeOf(t.zero).String(), obj.GetObjectMeta, fn)
+// On calls one of the functions on an object.
+func (t *typed) On(obj Typed, name string, fn func()) error {
+	return t.registry.callLeaving(name+" of "+reflect.TypeOf(t.Zero).String(), obj.GetObjectMeta, fn)
 }
 
-// setDefaults calls Default, if there is one.
-func (t *typed) setDefaults(obj Typed) error {
+// SetDefaults calls Default, if there is one.
+func (t *typed) SetDefaults(obj Typed) error {
 	if t.Default == nil {
 		return nil
 	}
-	return t.on(obj, "Default", func() { t.Default(obj) })
+	return t.On(obj, "Default", func() { t.Default(obj) })
 }
 
-// pair makes values of the new object, if there is one, and of the old, if there is one.
-func (t *typed) pair(o, old *object.Object) (obj, prev Typed, err error) {
-	if obj, err = t.fromObject(o); err != nil {
+// Pair makes values of the new object, if there is one, and of the old, if there is one.
+func (t *typed) Pair(o, old *object.Object) (obj, prev Typed, err error) {
+	if obj, err = t.FromObject(o); err != nil {
 		return nil, nil, err
 	}
-	prev, err = t.fromObject(old)
+	prev, err = t.FromObject(old)
 	return obj, prev, err
 }
 
-// admitTyped fills in defaults and calls the definition's hooks.
-func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error {
-	if t.admit == nil && (t.Default == nil || a.Operation != Update) { // a new object has its defaults since it was read
+// AdmitTyped fills in defaults and calls the definition's hooks.
+func (t *typed) AdmitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error {
+	if t.Admit == nil && (t.Default == nil || a.Operation != Update) { // a new object has its defaults since it was read
 		return nil
 	}
-	obj, prev, err := t.pair(o, old)
+	obj, prev, err := t.Pair(o, old)
 	switch {
 	case err != nil && o == nil: // as a value of the type nobody can read it, and deleting is the way out
 		return nil
@@ -470,31 +470,31 @@ func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 		return err
 	}
 	if o != nil {
-		if err := t.setDefaults(obj); err != nil {
+		if err := t.SetDefaults(obj); err != nil {
 			return err
 		}
 	}
-	if t.admit != nil {
-		if obj, err = t.admit(ctx, e, a, obj, prev); err != nil {
+	if t.Admit != nil {
+		if obj, err = t.Admit(ctx, e, a, obj, prev); err != nil {
 			return err
 		}
 	}
 	if o == nil {
 		return nil
 	}
-	return toObject(obj, o)
+	return ToObject(obj, o)
 }
 
-// prepared defaults, prepares and validates an object for a write. obj is the object then, and prev the old one, as values of the
+// Prepared defaults, prepares and validates an object for a write. obj is the object then, and prev the old one, as values of the
 // type; nil if the type has no functions for that.
-func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource string) (obj, prev Typed, errs field.ErrorList, err error) {
+func (t *typed) Prepared(ctx context.Context, o, old *object.Object, subresource string) (obj, prev Typed, errs field.ErrorList, err error) {
 	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil && t.Warnings == nil {
 		return nil, nil, nil, nil
 	}
-	if obj, prev, err = t.pair(o, old); err != nil {
+	if obj, prev, err = t.Pair(o, old); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := t.setDefaults(obj); err != nil {
+	if err := t.SetDefaults(obj); err != nil {
 		return nil, nil, nil, err
 	}
 	if t.MayWrite != nil {
@@ -503,15 +503,15 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 		}
 	}
 	if t.Generation != nil {
-		metaOf(obj).Generation = t.Generation(obj, prev)
+		MetaOf(obj).Generation = t.Generation(obj, prev)
 	}
 	if t.Prepare != nil {
-		if err := t.on(obj, "Prepare", func() { t.Prepare(ctx, obj, prev, subresource) }); err != nil {
+		if err := t.On(obj, "Prepare", func() { t.Prepare(ctx, obj, prev, subresource) }); err != nil {
 			return nil, nil, nil, err
 		}
 	}
 	if t.Validate != nil {
-		if err := t.on(obj, "Validate", func() { errs = t.Validate(ctx, obj, prev, subresource) }); err != nil {
+		if err := t.On(obj, "Validate", func() { errs = t.Validate(ctx, obj, prev, subresource) }); err != nil {
 			return nil, nil, nil, err
 		}
 	}
@@ -520,8 +520,8 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 	if t.ToStored != nil {
 		o.Content = nil // which may be another attempt's, too: conversion changes what is made here
 	}
-	if err = toStored(obj, o); err != nil && sent {
-		err = badBody(object.Undecodable(err))
+	if err = ToStored(obj, o); err != nil && sent {
+		err = BadBody(object.Undecodable(err))
 	}
 	return obj, prev, errs, err
 }
@@ -529,7 +529,7 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 // mayWrite asks MayWrite.
 func (t *typed) mayWrite(ctx context.Context, obj, old Typed) error {
 	var refused error
-	if err := t.on(obj, "MayWrite", func() { refused = t.MayWrite(ctx, obj, old) }); err != nil {
+	if err := t.On(obj, "MayWrite", func() { refused = t.MayWrite(ctx, obj, old) }); err != nil {
 		return err
 	}
 	if refused != nil {
@@ -538,55 +538,55 @@ func (t *typed) mayWrite(ctx context.Context, obj, old Typed) error {
 	return nil
 }
 
-// claim takes what only this object may have. obj is its value; settle tells what has become of the write.
-func (t *typed) claim(obj Typed, o, old *object.Object, dryRun bool) (settle Settle, err error) {
-	prev, err := t.fromObject(old)
+// ClaimFor takes what only this object may have. obj is its value; settle tells what has become of the write.
+func (t *typed) ClaimFor(obj Typed, o, old *object.Object, dryRun bool) (settle Settle, err error) {
+	prev, err := t.FromObject(old)
 	if err != nil {
 		return nil, err
 	}
 	var refused error
-	if err := t.on(obj, "Claim", func() { settle, refused = t.Claim(obj, prev, dryRun) }); err != nil {
+	if err := t.On(obj, "Claim", func() { settle, refused = t.Claim(obj, prev, dryRun) }); err != nil {
 		return settle, err
 	}
 	if refused != nil {
 		return settle, refused
 	}
-	return settle, toObject(obj, o)
+	return settle, ToObject(obj, o)
 }
 
-// warnings returns what the type warns of in a valid object.
-func (t *typed) warnings(ctx context.Context, obj, prev Typed, subresource string) (texts []string, err error) {
-	err = t.on(obj, "Warnings", func() { texts = t.Warnings(ctx, obj, prev, subresource) })
+// WarningsOf returns what the type warns of in a valid object.
+func (t *typed) WarningsOf(ctx context.Context, obj, prev Typed, subresource string) (texts []string, err error) {
+	err = t.On(obj, "Warnings", func() { texts = t.Warnings(ctx, obj, prev, subresource) })
 	return texts, err
 }
 
-// deleting lets the type mark an object whose deletion begins.
-func (t *typed) deleting(o *object.Object) error {
-	obj, err := t.fromObject(o)
+// BeginDeleting lets the type mark an object whose deletion begins.
+func (t *typed) BeginDeleting(o *object.Object) error {
+	obj, err := t.FromObject(o)
 	if err != nil {
 		return err
 	}
-	if err := t.on(obj, "Deleting", func() { t.Deleting(obj) }); err != nil {
+	if err := t.On(obj, "Deleting", func() { t.Deleting(obj) }); err != nil {
 		return err
 	}
-	return toObject(obj, o)
+	return ToObject(obj, o)
 }
 
-// grace asks the type for the grace period, in seconds, of an object whose deletion begins. asked is the deletion's.
-func (t *typed) grace(o *object.Object, asked *int64) (seconds int64, err error) {
-	obj, err := t.fromObject(o)
+// GraceOf asks the type for the grace period, in seconds, of an object whose deletion begins. asked is the deletion's.
+func (t *typed) GraceOf(o *object.Object, asked *int64) (seconds int64, err error) {
+	obj, err := t.FromObject(o)
 	if err != nil {
 		return 0, err
 	}
-	err = t.on(obj, "Grace", func() { seconds = t.Grace(obj, asked) })
+	err = t.On(obj, "Grace", func() { seconds = t.Grace(obj, asked) })
 	return max(seconds, 0), err
 }
 
-func (t *typed) held(o *object.Object) (held bool, err error) {
-	obj, err := t.fromObject(o)
+func (t *typed) HeldBy(o *object.Object) (held bool, err error) {
+	obj, err := t.FromObject(o)
 	if err != nil {
 		return false, err
 	}
-	err = t.on(obj, "Held", func() { held = t.Held(obj) })
+	err = t.On(obj, "Held", func() { held = t.Held(obj) })
 	return held, err
 }

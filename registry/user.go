@@ -39,8 +39,8 @@ func UserInfo(u user.Info) authenticationv1.UserInfo {
 
 type verbKey struct{}
 
-// withVerb returns a context for a write of a part of an object.
-func withVerb(ctx context.Context, verb string) context.Context {
+// WithVerb returns a context for a write of a part of an object.
+func WithVerb(ctx context.Context, verb string) context.Context {
 	return context.WithValue(ctx, verbKey{}, verb)
 }
 

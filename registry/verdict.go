@@ -32,16 +32,19 @@ func (v Verdict) Why() error { return v.refused }
 // may say "not found" of something else.
 type hookError struct{ error }
 
+// OfHook returns an error as that of a hook.
+func OfHook(err error) error { return hookError{err} }
+
 func (h hookError) Unwrap() error { return h.error }
 
-func isHookError(err error) bool {
+func IsHookError(err error) bool {
 	var h hookError
 	return errors.As(err, &h)
 }
 
-// heed does what a hook says of the request about an object: it returns nil if the request passes. failed is why the hook
+// Heed does what a hook says of the request about an object: it returns nil if the request passes. failed is why the hook
 // couldn't judge.
-func (e *Endpoint) heed(ctx context.Context, name string, said Verdict, failed error) error {
+func (e *Endpoint) Heed(ctx context.Context, name string, said Verdict, failed error) error {
 	switch {
 	case failed == nil && !said.Refused():
 		return nil
@@ -57,7 +60,7 @@ func (e *Endpoint) heed(ctx context.Context, name string, said Verdict, failed e
 			return hookError{&apierrors.StatusError{ErrStatus: s}}
 		}
 	}
-	return hookError{apierrors.NewForbidden(e.resource(), clip.Text(name), said.refused)}
+	return hookError{apierrors.NewForbidden(e.GroupResource(), clip.Text(name), said.refused)}
 }
 
 // endOfCodes is the first number that is no code of HTTP's.
@@ -69,9 +72,9 @@ func (e *Endpoint) hookFailed(name string, err error) error {
 	ofKey := []error{storage.ErrNotFound, storage.ErrExists, storage.ErrConflict, storage.ErrBadKey, storage.ErrTooLarge}
 	var answered apierrors.APIStatus
 	if !errors.As(err, &answered) && isOneOf(err, ofKey) {
-		return &failure{e.resource(), clip.Text(name), err}
+		return &failure{e.GroupResource(), clip.Text(name), err}
 	}
-	return hookError{e.fail(name, err)}
+	return hookError{e.Fail(name, err)}
 }
 
 // Unable tells of an error that the server can't say now what was asked, whoever asks: because of what storage said, because
@@ -87,7 +90,7 @@ func Unable(err error) bool {
 		return false
 	}
 	return isOneOf(err, []error{
-		errChanged, storage.ErrReplaced, storage.ErrUnavailable, storage.ErrUnknownOutcome, storage.ErrNoMajority, storage.ErrNoSpace,
+		ErrChanged, storage.ErrReplaced, storage.ErrUnavailable, storage.ErrUnknownOutcome, storage.ErrNoMajority, storage.ErrNoSpace,
 		context.Canceled, context.DeadlineExceeded,
 	})
 }

@@ -3,9 +3,6 @@ package registry
 import (
 	"bytes"
 	"sync"
-
-	"github.com/apiserver-lite/apiserver-lite/registry/managed"
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 const (
@@ -24,8 +21,8 @@ type written struct {
 	wanted int                                        // so many more are kept until somebody asks; guarded by mu
 }
 
-// put keeps the message of what is about to be stored, if messages are asked for.
-func (w *written) put(raw []byte, message func() []byte) {
+// Put keeps the message of what is about to be stored, if messages are asked for.
+func (w *written) Put(raw []byte, message func() []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wanted == 0 || len(raw) > maxWritten {
@@ -37,8 +34,8 @@ func (w *written) put(raw []byte, message func() []byte) {
 	at.raw, at.message = raw, message()
 }
 
-// take returns the message of stored bytes, which it forgets; nil if there is none.
-func (w *written) take(raw []byte) []byte {
+// Take returns the message of stored bytes, which it forgets; nil if there is none.
+func (w *written) Take(raw []byte) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wanted = keptWritten
@@ -50,38 +47,4 @@ func (w *written) take(raw []byte) []byte {
 		}
 	}
 	return nil
-}
-
-// note makes the messages of what is about to be stored for those who will be shown them: the client, and the watchers. obj is its
-// value, and raw its bytes.
-func (w *write) note(obj Typed, o *object.Object, raw []byte) {
-	w.made = nil
-	if obj == nil || w.messages == nil || w.res.storage != w.Endpoint {
-		return
-	}
-	if w.shown == w.messages {
-		w.made = messageOf(obj, o)
-	}
-	w.written.put(raw, func() []byte {
-		if w.made != nil {
-			return w.made
-		}
-		return messageOf(obj, o)
-	})
-}
-
-// messageOf returns the message of what is to be stored, of which obj is the value: what decoding the stored bytes would give, which is
-// most of what a message costs. It's nil if the managedFields can't be read, or if the value has no message.
-func messageOf(obj Typed, o *object.Object) []byte {
-	entries, ok := managed.Entries(o.Managed)
-	if !ok {
-		return nil
-	}
-	*metaOf(obj) = o.Meta
-	metaOf(obj).ManagedFields = entries
-	raw, err := marshal(obj.(message))
-	if err != nil {
-		return nil // decoding tells why
-	}
-	return raw
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -79,7 +80,7 @@ func (w *response) auditRequest(b body) {
 	}
 	document := b.data
 	if b.protobuf != nil {
-		document, _ = w.endpoint.JSONOf(w.subresource, b.protobuf) // what can't be decoded is refused, and has no JSON
+		document, _ = reads.Of(w.endpoint).JSONOf(w.subresource, b.protobuf) // what can't be decoded is refused, and has no JSON
 	}
 	w.audit.Request(document)
 }
@@ -91,7 +92,7 @@ func (w *response) auditResponse(media mediaType, document []byte) {
 	}
 	if media == mediaProtobuf {
 		var err error
-		if document, err = w.endpoint.JSONOf(w.subresource, document); err != nil {
+		if document, err = reads.Of(w.endpoint).JSONOf(w.subresource, document); err != nil {
 			w.audit.NoResponse()
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 )
@@ -44,7 +45,7 @@ func readOptions(w *response, r *http.Request, fieldValidation string) (body, er
 	const always = true // they're a type of Kubernetes', whatever is deleted
 	b, err := readForm(w, r, fieldValidation, always)
 	if b.protobuf != nil {
-		b.data, err = w.endpoint.OpenDeleteOptions(b.protobuf)
+		b.data, err = writes.Of(w.endpoint).OpenDeleteOptions(b.protobuf)
 		b.protobuf = nil
 	}
 	return b, err
@@ -86,7 +87,7 @@ const smallestField = 2
 // checkBody refuses a body of too many values, and waits until there is room for what is made of it. The room is the
 // request's until it's answered.
 func (w *response) checkBody(r *http.Request, data []byte) error {
-	values, err := w.endpoint.CheckValues(data)
+	values, err := writes.Of(w.endpoint).CheckValues(data)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // fresh makes sure that a request is judged by what was acknowledged before it on any replica: rights, definitions and the
@@ -74,6 +75,6 @@ func takesOld(r *http.Request) bool {
 		return false
 	}
 	query := r.URL.Query()
-	return query.Get("resourceVersion") != "" || registry.Flag(query, "watch") ||
+	return query.Get("resourceVersion") != "" || reads.Flag(query, "watch") ||
 		strings.Contains(r.URL.Path, "/watch/") && access.AttributesOf(r).Verb == "watch" // a namespace may have the name, too
 }

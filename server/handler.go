@@ -22,6 +22,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
@@ -330,7 +331,7 @@ func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
 	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
 	}
-	return registry.Flag(w.query, "watch"), nil
+	return reads.Flag(w.query, "watch"), nil
 }
 
 // WriteHeader remembers the code.

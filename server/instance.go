@@ -26,6 +26,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
@@ -233,6 +234,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, Manager: s.manager(),
 		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Log: in.log,
 	})
+	writes.InitialNamespaces(in.registry)
 	if s.API.Register != nil {
 		s.API.Register(in.registry)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
@@ -36,7 +37,7 @@ const (
 )
 
 // collectionWrites is how many seats the deletion of a collection takes: as many as the writes that it does at once.
-const collectionWrites = registry.DeletersAtOnce
+const collectionWrites = writes.DeletersAtOnce
 
 // requestClass is how a request counts.
 type requestClass int

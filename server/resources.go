@@ -18,6 +18,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 )
 
@@ -100,7 +102,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		return t, "", err
 	}
 	t = target{e, named}
-	verb = t.verb(r.Method, registry.Flag(w.query, "watch"))
+	verb = t.verb(r.Method, reads.Flag(w.query, "watch"))
 	if !t.scopeFits(verb) {
 		return t, "", errUnknownPath()
 	}
@@ -142,7 +144,7 @@ func (h *handler) absent(w *response, r *http.Request, t target) error {
 			return err
 		}
 	}
-	shown, err := t.endpoint.Get(r.Context(), &registry.Request{Target: registry.Target{Namespace: t.Namespace, Name: t.Name}})
+	shown, err := reads.Of(t.endpoint).Get(r.Context(), &registry.Request{Target: registry.Target{Namespace: t.Namespace, Name: t.Name}})
 	if err == nil && absent.Unreached != nil {
 		err = absent.Unreached(w.query, shown.Object)
 	}
@@ -294,7 +296,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 	}
 	t.warn(w, r)
 	asked := t.request(w, r, wanted)
-	var list *registry.List
+	var list *reads.List
 	if r.Method == http.MethodDelete {
 		b, err := readOptions(w, r, w.query.Get("fieldValidation"))
 		if err != nil {
@@ -306,11 +308,11 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		}
 		w.auditRequest(b)
 		asked.Body = b.data
-		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {
+		if list, err = writes.Of(t.endpoint).DeleteCollection(r.Context(), asked); err != nil {
 			return err
 		}
 		w.warn(list.Warnings)
-	} else if list, err = t.endpoint.List(r.Context(), asked); err != nil {
+	} else if list, err = reads.Of(t.endpoint).List(r.Context(), asked); err != nil {
 		return err
 	}
 	return w.writeStream(r, media, w.auditedStream(media, func(out io.Writer) error { return list.Write(r.Context(), out) }))
@@ -339,7 +341,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	asked := t.request(w, r, wanted)
 	asked.Body, asked.PatchType, asked.MayCreate = b.data, b.mediaType, h.mayCreate(w)
 	if b.protobuf != nil {
-		if err := t.endpoint.OpenProtobuf(asked, b.protobuf); err != nil {
+		if err := writes.Of(t.endpoint).OpenProtobuf(asked, b.protobuf); err != nil {
 			return err
 		}
 	}
@@ -366,14 +368,14 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 func callVerb(ctx context.Context, e *registry.Endpoint, verb string, r *registry.Request) (registry.Result, error) {
 	switch verb {
 	case "get":
-		return e.Get(ctx, r)
+		return reads.Of(e).Get(ctx, r)
 	case "create":
-		return e.Create(ctx, r)
+		return writes.Of(e).Create(ctx, r)
 	case "update":
-		return e.Update(ctx, r)
+		return writes.Of(e).Update(ctx, r)
 	case "patch":
-		return e.Patch(ctx, r)
+		return writes.Of(e).Patch(ctx, r)
 	default: // delete
-		return e.Delete(ctx, r)
+		return writes.Of(e).Delete(ctx, r)
 	}
 }

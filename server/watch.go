@@ -16,7 +16,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -35,8 +35,8 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	}
 	t.warn(w, r)
 	framing := framingOf(media)
-	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
-	var about *registry.StreamError
+	cursor, options, err := reads.Of(t.endpoint).Watch(r.Context(), t.request(w, r, wanted))
+	var about *reads.StreamError
 	if errors.As(err, &about) {
 		return h.tell(w, r, framing, about.ErrStatus)
 	}
@@ -118,7 +118,7 @@ func (h *handler) serveWatchers(w *response, r *http.Request) error {
 		return err
 	}
 	page := h.watches.Page(time.Now())
-	if registry.Flag(w.query, "pretty") {
+	if reads.Flag(w.query, "pretty") {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		return page.Table(w)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -121,7 +123,7 @@ func (m *maker) serviceCIDR(ctx context.Context, served *registry.Catalog, _ str
 		if made, err = create(ctx, e, have, ""); err != nil {
 			return 0, err
 		}
-		there, err := e.Current(ctx, "", ownName)
+		there, err := reads.Of(e).Current(ctx, "", ownName)
 		if err != nil {
 			return made, err
 		}
@@ -135,7 +137,7 @@ func (m *maker) serviceCIDR(ctx context.Context, served *registry.Catalog, _ str
 		"type": networkingv1.ServiceCIDRConditionReady, "status": string(metav1.ConditionTrue), "message": "Kubernetes default Service CIDR is ready",
 		"lastTransitionTime": metav1.Now().ToUnstructured(),
 	}
-	rev, err := e.Report(ctx, "", ownName, have.UID, cidrManager, map[string]any{"conditions": []any{condition}})
+	rev, err := writes.Of(e).Report(ctx, "", ownName, have.UID, cidrManager, map[string]any{"conditions": []any{condition}})
 	return newest(made, rev), err
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -112,7 +113,7 @@ func ensure[T any, P interface {
 		return create(ctx, e, bootstrap.DeepCopy(), flowProducer)
 	}
 	want := bootstrap.DeepCopy()
-	if err := e.Default(want); err != nil {
+	if err := writes.Of(e).Default(want); err != nil {
 		return 0, err
 	}
 	said, says := autoUpdates(have)
@@ -187,7 +188,7 @@ func (m *maker) flowStatus(ctx context.Context, served *registry.Catalog, _ stri
 			"type": string(want.Type), "status": string(want.Status), "reason": want.Reason, "message": want.Message,
 			"lastTransitionTime": metav1.Now().ToUnstructured(),
 		}
-		wrote, failed := schemas.Report(ctx, "", s.Name, s.UID, flowConsumer, map[string]any{"conditions": []any{condition}})
+		wrote, failed := writes.Of(schemas).Report(ctx, "", s.Name, s.UID, flowConsumer, map[string]any{"conditions": []any{condition}})
 		if errors.Is(failed, storage.ErrNotFound) {
 			continue
 		}

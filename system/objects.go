@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -43,7 +44,7 @@ func create(ctx context.Context, e *registry.Endpoint, o registry.Typed, manager
 		return 0, err
 	}
 	m := o.GetObjectMeta()
-	rev, err := e.Make(ctx, registry.Made{
+	rev, err := writes.Of(e).Make(ctx, writes.Made{
 		Namespace: m.GetNamespace(), Name: m.GetName(), Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Content: content, Manager: manager,
 	})
 	if errors.Is(err, storage.ErrExists) {
@@ -55,7 +56,7 @@ func create(ctx context.Context, e *registry.Endpoint, o registry.Typed, manager
 // amend changes an object, unless it's gone.
 func amend[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endpoint, o P, manager string, change func(o *T)) (storage.Revision, error) {
 	m := o.GetObjectMeta()
-	rev, err := registry.AmendManaged[T, P](ctx, e, registry.Managed{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), Manager: manager}, change)
+	rev, err := writes.AmendManaged[T, P](ctx, e, writes.Managed{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), Manager: manager}, change)
 	if errors.Is(err, storage.ErrNotFound) {
 		return 0, nil
 	}
@@ -64,7 +65,7 @@ func amend[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endpoi
 
 // remove deletes an object, unless it's gone or another one has its name.
 func remove(ctx context.Context, e *registry.Endpoint, m metav1.Object) (storage.Revision, error) {
-	rev, _, err := e.Remove(ctx, registry.Removal{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID()})
+	rev, _, err := writes.Of(e).Remove(ctx, writes.Removal{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID()})
 	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrConflict) {
 		return 0, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/expression"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // Request is a write as rules see it. Its Object may be replaced between calls of its methods, which then show the new one.
@@ -99,7 +100,7 @@ func (q *Request) convert(ctx context.Context, from, to Place, obj *unstructured
 	if source == nil || target == nil { // a version has gone since
 		return obj, nil
 	}
-	return source.In(ctx, target, obj)
+	return reads.Of(source).In(ctx, target, obj)
 }
 
 // Describe returns what webhooks and expressions are told of a request about a place, without uid and objects.

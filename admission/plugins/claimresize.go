@@ -25,7 +25,7 @@ func NewClaimResize(r *registry.Registry, unreadable func(*kube.Object, error)) 
 
 // Concerns is about updates of claims.
 func (*ClaimResize) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "persistentvolumeclaims", registry.Update)
+	return changes(a, "", "persistentvolumeclaims", registry.Update)
 }
 
 // Validate compares the sizes.

@@ -32,8 +32,8 @@ func (judge) Admit(context.Context, *request) (registry.Verdict, error) {
 	return registry.Verdict{}, nil
 }
 
-// writes tells whether a request writes an object of a resource in one of these ways, and not a subresource.
-func writes(a *registry.Attributes, group, plural string, operations ...registry.Operation) bool {
+// changes tells whether a request writes an object of a resource in one of these ways, and not a subresource.
+func changes(a *registry.Attributes, group, plural string, operations ...registry.Operation) bool {
 	if a.Resource.Resource != plural || a.Resource.Group != group || a.Subresource != "" {
 		return false
 	}
@@ -47,7 +47,7 @@ func writes(a *registry.Attributes, group, plural string, operations ...registry
 
 // writesPods tells whether a request writes pods themselves in one of these ways.
 func writesPods(a *registry.Attributes, operations ...registry.Operation) bool {
-	return writes(a, "", "pods", operations...)
+	return changes(a, "", "pods", operations...)
 }
 
 // The plug-ins that look at a few fields of each new pod read them in its tree, which is cheaper than a Go value of all of it. The

@@ -23,7 +23,7 @@ func NewDefaultIngressClass(r *registry.Registry, unreadable func(*kube.Object, 
 
 // Concerns is about new Ingresses, if there is a class.
 func (d *DefaultIngressClass) Concerns(a *registry.Attributes) bool {
-	return writes(a, networkingv1.GroupName, "ingresses", registry.Create) && len(d.classes.Get()) > 0
+	return changes(a, networkingv1.GroupName, "ingresses", registry.Create) && len(d.classes.Get()) > 0
 }
 
 // Admit sets the class: of several default ones the newest, and of equally new ones the first by name.

@@ -34,7 +34,7 @@ const limitAnnotation = "kubernetes.io/limit-ranger"
 // Concerns is about pods, whose resources an update or a resize may change here, and claims, if there is a LimitRange.
 func (l *LimitRanger) Concerns(a *registry.Attributes) bool {
 	resize := a.Resource.Resource == "pods" && a.Resource.Group == "" && a.Subresource == "resize"
-	return (resize || writes(a, "", "pods", registry.Create, registry.Update) || writes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)) && len(l.ranges.Get()) > 0
+	return (resize || changes(a, "", "pods", registry.Create, registry.Update) || changes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)) && len(l.ranges.Get()) > 0
 }
 
 // Admit sets defaults.

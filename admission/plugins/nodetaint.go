@@ -14,7 +14,7 @@ type TaintNodes struct{}
 
 // Concerns is about new Nodes.
 func (TaintNodes) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "nodes", registry.Create)
+	return changes(a, "", "nodes", registry.Create)
 }
 
 // Admit adds the taint, unless the Node has it.

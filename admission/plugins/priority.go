@@ -32,7 +32,7 @@ var systemClasses = map[string]int32{
 
 // Concerns is about pods, and about classes.
 func (*Priority) Concerns(a *registry.Attributes) bool {
-	return writesPods(a, registry.Create, registry.Update) || writes(a, schedulingv1.GroupName, "priorityclasses", registry.Create, registry.Update)
+	return writesPods(a, registry.Create, registry.Update) || changes(a, schedulingv1.GroupName, "priorityclasses", registry.Create, registry.Update)
 }
 
 // Admit gives a pod its priority. An update that leaves it out keeps it.

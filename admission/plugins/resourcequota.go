@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -208,7 +209,7 @@ func (q *ResourceQuota) amend(ctx context.Context, c charge, change func(*corev1
 	if quotas == nil {
 		return nil
 	}
-	_, err := registry.AmendManaged(ctx, quotas, registry.Managed{Namespace: c.quota.Namespace, Name: c.quota.Name, UID: c.quota.UID, Subresource: "status"}, change)
+	_, err := writes.AmendManaged(ctx, quotas, writes.Managed{Namespace: c.quota.Namespace, Name: c.quota.Name, UID: c.quota.UID, Subresource: "status"}, change)
 	if errors.Is(err, storage.ErrNotFound) { // it's gone, and limits nothing any more
 		return nil
 	}

@@ -47,7 +47,7 @@ const (
 
 // Concerns is about new pods.
 func (*ServiceAccount) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "pods", registry.Create)
+	return changes(a, "", "pods", registry.Create)
 }
 
 // Admit completes a pod.

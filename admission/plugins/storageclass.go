@@ -27,7 +27,7 @@ var defaultAnnotations = []string{"storageclass.kubernetes.io/is-default-class",
 
 // Concerns is about new claims, if there is a class.
 func (d *DefaultStorageClass) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "persistentvolumeclaims", registry.Create) && len(d.classes.Get()) > 0
+	return changes(a, "", "persistentvolumeclaims", registry.Create) && len(d.classes.Get()) > 0
 }
 
 // Admit sets the class.

@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
@@ -28,6 +29,7 @@ func store(b *testing.B) *registry.Registry {
 	st, _ := storagetest.Embedded(b)
 	c := cacher.New(st, cacher.Options{Log: log})
 	r := registry.New(registry.Options{Store: st, Cacher: c, Log: log})
+	writes.InitialNamespaces(r)
 	builtin.Register(r, builtin.Options{})
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{c.Run, r.Run} {
@@ -71,7 +73,7 @@ func create(b *testing.B, r *registry.Registry, objects string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := e.Create(b.Context(), request); err != nil {
+		if _, err := writes.Of(e).Create(b.Context(), request); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // noParams is what expressions are evaluated with where there are none: once, and params is null.
@@ -68,9 +69,9 @@ func findParams(ctx context.Context, e *registry.Endpoint, ref *admissionregistr
 		if err != nil {
 			return nil, err
 		}
-		return e.Select(ctx, namespace, by)
+		return reads.Of(e).Select(ctx, namespace, by)
 	}
-	found, err := e.Find(ctx, namespace, ref.Name)
+	found, err := reads.Of(e).Find(ctx, namespace, ref.Name)
 	if err != nil || found == nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // maxOperations is how many operations a JSON patch may have. It's the bound of clients' patches.
@@ -39,11 +40,11 @@ func (c *changes) patched(at match.Place, obj *unstructured.Unstructured, m muta
 	if at.Kind.Kind != e.Kind { // a Scale
 		return m.patch(mergeScale, obj, v)
 	}
-	next, err := m.patch(e.Merge, obj, v)
+	next, err := m.patch(reads.Of(e).Merge, obj, v)
 	if err != nil || next == nil {
 		return nil, err
 	}
-	return e.Complete(next)
+	return reads.Of(e).Complete(next)
 }
 
 // scaleTypes merge a Scale: it has no lists.

@@ -16,6 +16,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 )
 
 // Mutating is the plug-in MutatingAdmissionWebhook. It's safe for concurrent use.
@@ -126,13 +128,13 @@ func (m *Mutating) apply(ctx context.Context, q *match.Request, c candidate, pat
 	if err != nil {
 		return false, err
 	}
-	patched, err := registry.PatchJSON(doc, patch)
+	patched, err := writes.PatchJSON(doc, patch)
 	if err != nil {
 		return false, err
 	}
 	next := &unstructured.Unstructured{}
 	if e := m.Registry.Catalog().Endpoint(at.Resource); e != nil && at.Kind == e.SubresourceKind("") {
-		next, err = e.ReadPatched(patched)
+		next, err = reads.Of(e).ReadPatched(patched)
 	} else {
 		next.Object, err = object.ParseTree(patched)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // What Kubernetes' own kinds are published with is in kubernetes.zip: a path and a schema for each, as kube-apiserver
@@ -113,7 +114,7 @@ var publishedRoots = []string{".well-known/openid-configuration", "api", "apis",
 // is another's; with nil for the resource those of no resource.
 func (p *publication) of(at string, e *registry.Endpoint) object {
 	found := object{}
-	if e != nil && p.Schemas[e.ModelName()] == nil {
+	if e != nil && p.Schemas[reads.Of(e).ModelName()] == nil {
 		return found
 	}
 	for path, item := range p.Paths {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // allDocuments is used as the path of the document with everything.
@@ -171,7 +172,7 @@ func (h *hashes) work(ctx context.Context, c *registry.Catalog) (map[string]stri
 					return nil, none, err
 				}
 				if digests[e] = h.digests[e]; digests[e] == nil {
-					digest, err := e.OpenAPIDigest()
+					digest, err := reads.Of(e).OpenAPIDigest()
 					if err != nil {
 						return nil, none, err
 					}

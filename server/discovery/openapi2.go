@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 const refPrefix2 = "#/definitions/"
@@ -360,7 +361,7 @@ func (b *building2) paths(path string, resources []*registry.Endpoint) (object, 
 			maps.Copy(paths, theirs)
 			continue
 		}
-		if err := rendering2.add(operationsOf(e, namesOf(e, e.ModelName())), b.types, paths); err != nil {
+		if err := rendering2.add(operationsOf(e, namesOf(e, reads.Of(e).ModelName())), b.types, paths); err != nil {
 			return nil, err
 		}
 	}
@@ -379,7 +380,7 @@ func (b *building2) definitions(path string, resources []*registry.Endpoint) (ob
 			kubernetes.addTo(definitions, object{}, theirs, b.seen)
 			continue
 		}
-		_, schemas, err := schemasOf(e, b.types, (*registry.Endpoint).OpenAPIV2)
+		_, schemas, err := schemasOf(e, b.types, reads.Reader.OpenAPIV2)
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // The names of the schemas that many operations share.
@@ -40,8 +41,8 @@ var sharedTypes = map[reflect.Type]object{
 }
 
 // schemasOf returns the schemas of an endpoint's objects and lists, and all those that its operations refer to.
-func schemasOf(e *registry.Endpoint, types derived, openAPI func(*registry.Endpoint) (string, map[string]*spec.Schema, error)) (schemaNames, map[string]*spec.Schema, error) {
-	kind, schemas, err := openAPI(e)
+func schemasOf(e *registry.Endpoint, types derived, openAPI func(reads.Reader) (string, map[string]*spec.Schema, error)) (schemaNames, map[string]*spec.Schema, error) {
+	kind, schemas, err := openAPI(reads.Of(e))
 	if err != nil {
 		return schemaNames{}, nil, err
 	}
@@ -137,7 +138,7 @@ func (b building3) document(resources []*registry.Endpoint) ([]byte, object, err
 			b.kubernetes.addTo(components, object{}, theirs, b.seen)
 			continue
 		}
-		names, schemas, err := schemasOf(e, b.types, (*registry.Endpoint).OpenAPI)
+		names, schemas, err := schemasOf(e, b.types, reads.Reader.OpenAPI)
 		if err != nil {
 			return nil, nil, err
 		}

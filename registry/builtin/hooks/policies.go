@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 	"github.com/apiserver-lite/apiserver-lite/registry/expression"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // The rules of admission policies and their bindings. A policy whose expressions don't compile is refused. What its
@@ -447,7 +448,7 @@ func typeWarnings(c *registry.Catalog, spec *admissionregistrationv1.ValidatingA
 
 // schemaOf returns what an endpoint's objects look like; the zero Schema if that can't be said.
 func schemaOf(e *registry.Endpoint) expression.Schema {
-	root, schemas, err := e.OpenAPI()
+	root, schemas, err := reads.Of(e).OpenAPI()
 	if err != nil {
 		return expression.Schema{}
 	}

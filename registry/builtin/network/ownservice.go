@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -118,7 +120,7 @@ func removeEndpoints(ctx context.Context, e *registry.Endpoint, written map[stri
 		if written[o.Name()] || json.Unmarshal(o.Raw(), &slice) != nil || slice.Labels[discoveryv1.LabelManagedBy] != ownManager {
 			continue
 		}
-		_, _, err := e.Remove(ctx, registry.Removal{Namespace: metav1.NamespaceDefault, Name: o.Name(), UID: slice.UID})
+		_, _, err := writes.Of(e).Remove(ctx, writes.Removal{Namespace: metav1.NamespaceDefault, Name: o.Name(), UID: slice.UID})
 		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return fmt.Errorf("remove the EndpointSlice %q of default/%s: %w", o.Name(), ownName, err)
 		}
@@ -133,9 +135,9 @@ func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endp
 		return nil
 	}
 	name := obj.GetObjectMeta().GetName()
-	there, err := e.Current(ctx, metav1.NamespaceDefault, name)
+	there, err := reads.Of(e).Current(ctx, metav1.NamespaceDefault, name)
 	if err == nil {
-		_, err = registry.AmendAs[T, P](ctx, e, metav1.NamespaceDefault, name, there.UID, again)
+		_, err = writes.AmendAs[T, P](ctx, e, metav1.NamespaceDefault, name, there.UID, again)
 		return err
 	}
 	if !errors.Is(err, storage.ErrNotFound) {
@@ -145,7 +147,7 @@ func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endp
 	if err != nil {
 		return err
 	}
-	_, err = e.Make(ctx, registry.Made{Namespace: metav1.NamespaceDefault, Name: name, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
+	_, err = writes.Of(e).Make(ctx, writes.Made{Namespace: metav1.NamespaceDefault, Name: name, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
 	if errors.Is(err, storage.ErrExists) {
 		return makeOwn(ctx, e, obj, again)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 )
 
 // What is asked of a pod by POST.
@@ -297,7 +298,7 @@ func disrupt(ctx context.Context, e *registry.Endpoint, b *policyv1.PodDisruptio
 	if err != nil {
 		return err
 	}
-	_, err = e.Patch(ctx, &registry.Request{
+	_, err = writes.Of(e).Patch(ctx, &registry.Request{
 		Target: registry.Target{Namespace: b.Namespace, Name: b.Name, Subresource: "status"}, Body: patch, PatchType: "application/merge-patch+json",
 	})
 	return err

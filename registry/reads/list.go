@@ -1,0 +1,413 @@
+package reads
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+)
+
+// List is the answer to a list, or to a page of one: one instant of a collection, written without being built
+// in memory.
+type List struct {
+	Warnings []string // for the client, one Warning header each
+
+	endpoint *registry.Endpoint
+	shown    *form.Shown
+	selector
+	collection string // prefix of the keys in the collection that was asked for
+	prefix     string // of the keys in what is left of it by the selector
+	start      string // the first key that may be listed
+
+	snapshot *cacher.Snapshot // nil: the list is read from etcd's history
+	revision storage.Revision // of the history
+	token    *registry.Token  // that was given; nil for none
+
+	// for a list that was cut, see page.go
+	Page      []*kube.Object // what is listed, of a snapshot
+	end       string         // the last key that's listed; "" for all
+	continues string         // the token of the next page; "" when this is the last
+	remaining int            // how many objects follow; 0 for unknown
+}
+
+// List opens a list of the namespace in Target, or of all for "". Of the query it reads labelSelector, fieldSelector, limit,
+// continue, resourceVersion, resourceVersionMatch, and for Tables includeObject.
+//
+// The List shares the cacher's objects, and needn't be closed. Errors are Status errors: 400 for parameters that can't be
+// read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
+// a version that doesn't come within freshnessWait. Others are failures of the server, which it logs.
+func (e Reader) List(ctx context.Context, r *registry.Request) (*List, error) {
+	return registry.Steady(ctx, e.Endpoint, func(e *registry.Endpoint) (*List, error) { return Of(e).list(ctx, r) })
+}
+
+func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
+	namespace := r.Namespace
+	if namespace != "" && !e.Namespaced {
+		return nil, registry.NotServed()
+	}
+	shown, err := e.Shown(r)
+	if err != nil {
+		return nil, err
+	}
+	parameters := r.Query
+	if e.unstored() {
+		parameters = withoutPlace(parameters)
+	}
+	opts, err := e.parseListOptions(parameters)
+	if err != nil {
+		return nil, err
+	}
+	l := &List{endpoint: e.Endpoint, shown: shown}
+	if l.selector, err = e.parseSelector(r.Query); err != nil {
+		return nil, err
+	}
+	if l.collection, err = e.Res.Prefix.Namespace(namespace); err != nil {
+		return nil, e.Fail(namespace, err)
+	}
+	if l.prefix, err = l.narrow(namespace); err != nil {
+		return nil, e.Fail(namespace, err)
+	}
+	l.start = l.prefix
+	if e.unstored() {
+		return l, l.all()
+	}
+	if err := l.open(ctx, opts); err != nil {
+		return nil, err
+	}
+	if opts.limit > 0 {
+		if err := l.cut(ctx, opts.limit); err != nil {
+			return l, err
+		}
+	}
+	if shown.Kind == form.Table && e.Typed != nil && e.Typed.RowOrder != nil {
+		return l, l.sortRows(ctx)
+	}
+	return l, nil
+}
+
+// sortRows puts what is listed into the order that the kind's Tables have.
+func (l *List) sortRows(ctx context.Context) error {
+	type row struct {
+		object *kube.Object
+		value  registry.Typed
+	}
+	t := l.endpoint.Typed
+	var rows []row
+	for o, err := range l.Items(ctx) {
+		if err != nil {
+			return l.Failed(err)
+		}
+		decoded, err := object.DecodeStored(o.Raw())
+		if err != nil {
+			return l.endpoint.Unreadable(o.Name(), err)
+		}
+		value, err := t.FromObject(decoded)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row{o, value})
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return t.RowOrder(a.value, b.value) })
+	l.Page = make([]*kube.Object, len(rows))
+	for i, r := range rows {
+		l.Page[i] = r.object
+	}
+	return nil
+}
+
+// narrow returns the prefix of what the selector leaves of a namespace, or of all for "".
+func (l *List) narrow(namespace string) (string, error) {
+	switch {
+	case l.namespace == "" || l.namespace == namespace:
+		return l.collection, nil
+	case namespace == "":
+		return l.endpoint.Res.Prefix.Namespace(l.namespace)
+	}
+	l.fields = l.allFields // its term matches nothing here
+	return l.collection, nil
+}
+
+// open finds the state to list.
+func (l *List) open(ctx context.Context, o listOptions) error {
+	switch {
+	case o.token != nil:
+		return l.resume(ctx, o.token)
+	case o.exact:
+		if err := l.endpoint.WaitFor(ctx, o.revision); err != nil {
+			return err
+		}
+		return l.at(ctx, o.revision)
+	}
+	return l.freshest(ctx, o)
+}
+
+// freshest lists the newest state, once that is at least as new as the options ask for: see freshenTo.
+func (l *List) freshest(ctx context.Context, o listOptions) error {
+	err := Of(l.endpoint).freshenTo(ctx, o.revision, o.hasRevision)
+	l.snapshot = l.endpoint.Res.Cache.Snapshot()
+	return err
+}
+
+// at lists the state at a revision that the caches have reached.
+func (l *List) at(ctx context.Context, rev storage.Revision) error {
+	l.revision = rev
+	if r := l.endpoint.Res.Registry; rev < r.Cacher.Oldest() { // also if the state is still kept: it expires at one moment for all
+		return l.Failed(fmt.Errorf("list at %d: %w", rev, storage.ErrCompacted))
+	}
+	if l.snapshot = l.endpoint.Res.Cache.At(rev); l.snapshot != nil {
+		return nil
+	}
+	// Errors of history are better found before the answer begins.
+	_, err := l.endpoint.Res.Registry.Store.Count(ctx, storage.Range{Prefix: l.start}, rev)
+	return l.Failed(err)
+}
+
+// Revision returns the list's resourceVersion.
+func (l *List) Revision() storage.Revision {
+	if l.snapshot == nil {
+		return l.revision
+	}
+	return l.snapshot.Revision
+}
+
+// keys is the range of keys that may be listed.
+func (l *List) keys() storage.Range { return storage.Range{Prefix: l.prefix, From: l.start} }
+
+// matching yields what the selector selects from start on, in key order. An error ends it.
+func (l *List) matching(ctx context.Context) iter.Seq2[*kube.Object, error] {
+	return func(yield func(*kube.Object, error) bool) {
+		if l.snapshot != nil {
+			for o := range l.candidates() {
+				if l.selects(o) && !yield(o, nil) {
+					return
+				}
+			}
+			return
+		}
+		for o, err := range l.endpoint.Res.Cache.Past(ctx, l.revision, l.keys()) {
+			if (err != nil || l.selects(o)) && !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// single tells whether there can be no more than one object, because the selector names it in a namespace or of a cluster-scoped kind.
+func (l *List) single() bool {
+	return l.name != "" && (l.prefix != string(l.endpoint.Res.Prefix) || !l.endpoint.Namespaced)
+}
+
+// candidates yields the objects of the snapshot that may be selected: as few as can be told without looking
+// at them.
+func (l *List) candidates() iter.Seq[*kube.Object] {
+	if l.single() {
+		return func(yield func(*kube.Object) bool) {
+			if o := l.snapshot.Get(l.prefix + l.name); o != nil && o.Key >= l.start {
+				yield(o)
+			}
+		}
+	}
+	if label, value, ok := l.fields.Term(); ok {
+		if found, ok := l.snapshot.Where(label, value, l.keys()); ok {
+			return found
+		}
+	}
+	if key, values, ok := l.labels.Term(); ok {
+		return l.snapshot.Labelled(key, values, l.keys())
+	}
+	return l.snapshot.In(l.keys())
+}
+
+// Items yields what is listed.
+func (l *List) Items(ctx context.Context) iter.Seq2[*kube.Object, error] {
+	return func(yield func(*kube.Object, error) bool) {
+		if l.Page != nil {
+			for _, o := range l.Page {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			return
+		}
+		for o, err := range l.matching(ctx) {
+			if err == nil && l.end != "" && o.Key > l.end || !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// ListBuffer is how much of a list is put together before it's written. Each write of an answer without a known
+// length costs two system calls: with 64 KiB a list takes a fifth more CPU.
+const ListBuffer = 256 << 10
+
+// listBuffers holds *[]byte, as large as the lists were that they served. A buffer that a large item has blown up
+// isn't kept.
+var listBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// listWriter puts the pieces of a list together.
+type listWriter struct {
+	to     io.Writer
+	buf    []byte
+	pooled *[]byte
+}
+
+func newListWriter(to io.Writer) *listWriter {
+	pooled := listBuffers.Get().(*[]byte)
+	return &listWriter{to: to, buf: (*pooled)[:0], pooled: pooled}
+}
+
+// flush writes what there is, if that's at least so many bytes.
+func (w *listWriter) flush(least int) error {
+	if len(w.buf) < least {
+		return nil
+	}
+	_, err := w.to.Write(w.buf)
+	w.buf = w.buf[:0]
+	if least > 0 {
+		runtime.Gosched() // many lists at once would leave little to the writers
+	}
+	return err
+}
+
+// drop gives the buffer back.
+func (w *listWriter) drop() {
+	if cap(w.buf) <= 2*ListBuffer {
+		*w.pooled = w.buf[:0]
+		listBuffers.Put(w.pooled)
+	}
+}
+
+// Write writes the list as one JSON document, or as one message of protobuf. An error that isn't the writer's is a Status
+// error, or the server's own failure; what was written before it is no whole document.
+func (l *List) Write(ctx context.Context, w io.Writer) error {
+	if l.shown.Item.Encoding != nil {
+		return l.writeProtobuf(ctx, w)
+	}
+	out := newListWriter(w)
+	defer out.drop()
+	out.buf = l.appendHeader(out.buf)
+	first := true
+	for o, err := range l.converted(ctx) {
+		if err != nil {
+			return l.Failed(err)
+		}
+		if !first {
+			out.buf = append(out.buf, ',')
+		}
+		first = false
+		out.buf = l.shown.Item.Append(out.buf, o)
+		if err := out.flush(ListBuffer); err != nil {
+			return err
+		}
+	}
+	if first && (l.shown.Item.MetadataOnly || l.shown.NullRows) { // kube-apiserver gathers those in a list that begins as nothing
+		out.buf = append(bytes.TrimSuffix(out.buf, []byte("[")), "null}\n"...)
+		return out.flush(0)
+	}
+	out.buf = append(out.buf, "]}\n"...)
+	return out.flush(0)
+}
+
+// ConversionBatch is how many objects are converted at once: as many as a webhook gets in one request.
+const ConversionBatch = 500
+
+// converted yields what is listed, ready to be shown.
+func (l *List) converted(ctx context.Context) iter.Seq2[*kube.Object, error] {
+	view := l.shown.Item
+	if view.Conversion == nil {
+		return l.Items(ctx)
+	}
+	return func(yield func(*kube.Object, error) bool) {
+		next, stop := iter.Pull2(l.Items(ctx))
+		defer stop()
+		for {
+			batch, err := nextBatch(next)
+			if err == nil {
+				err = view.Prepare(ctx, batch)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, o := range batch {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			if len(batch) < ConversionBatch {
+				return
+			}
+		}
+	}
+}
+
+func nextBatch(next func() (*kube.Object, error, bool)) ([]*kube.Object, error) {
+	batch := make([]*kube.Object, 0, ConversionBatch)
+	for len(batch) < ConversionBatch {
+		o, err, ok := next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		batch = append(batch, o)
+	}
+	return batch, nil
+}
+
+func (l *List) appendHeader(buf []byte) []byte {
+	shown := l.shown
+	buf = append(append(buf, `{"kind":"`...), shown.ListKind...)
+	buf = append(append(buf, `","apiVersion":"`...), shown.ListVersion...)
+	buf = append(buf, `","metadata":{`...)
+	if rev := l.Revision(); rev > 0 { // nothing stored has a version
+		buf = append(strconv.AppendInt(append(buf, `"resourceVersion":"`...), int64(rev), 10), '"')
+	}
+	if l.continues != "" || l.endpoint.Typed == nil && l.shown.Kind == form.Whole { // of custom resources kube-apiserver says that nothing follows, too
+		buf = append(append(append(buf, `,"continue":"`...), l.continues...), '"')
+	}
+	if l.remaining > 0 {
+		buf = strconv.AppendInt(append(buf, `,"remainingItemCount":`...), int64(l.remaining), 10)
+	}
+	return append(append(buf, `},`...), shown.Members...)
+}
+
+// selects tells whether an object is in the list. What can't be read is reported and left out.
+func (l *List) selects(o *kube.Object) bool {
+	if l.name != "" && o.Name() != l.name {
+		return false
+	}
+	if o.Err != nil {
+		l.endpoint.Res.Registry.Unreadable.Report(o, o.Err)
+		return false
+	}
+	return l.labels.Matches(o.Labels) && l.fields.Matches(o)
+}
+
+// selector is what labelSelector and fieldSelector select.
+type selector struct {
+	labels          selectors.LabelSelector
+	fields          selectors.FieldSelector
+	namespace, name string                  // asked for by field selector; "" for any
+	allFields       selectors.FieldSelector // with the terms that name and namespace stand for
+}
+
+// selectsAll tells whether there is no selector.
+func (s *selector) selectsAll() bool {
+	return s.labels.Empty() && s.allFields.Empty()
+}
