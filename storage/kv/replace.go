@@ -95,7 +95,7 @@ func operations(b storage.Replacement) []clientv3.Op {
 		ops = append(ops, clientv3.OpDelete(d.First, clientv3.WithRange(d.Last+"\x00")))
 	}
 	for _, kv := range b.Puts {
-		ops = append(ops, clientv3.OpPut(kv.Key, string(kv.Value)))
+		ops = append(ops, put(kv.Key, kv.Value))
 	}
 	return append(ops, clientv3.OpPut(storage.ReplacedKey, ""))
 }

@@ -27,7 +27,7 @@ func NewWriter(to clientv3.KV) *Writer { return &Writer{kv: to} }
 // ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
 // ErrUnavailable and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...storage.Condition) (storage.Revision, error) {
-	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, clientv3.OpPut(key, string(value)))
+	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, put(key, value))
 }
 
 // Update replaces a key's value if its last write has the expected revision, and returns the new revision.
@@ -36,13 +36,20 @@ func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...
 // that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
 // Create.
 func (w *Writer) Update(ctx context.Context, key string, value []byte, expected storage.Revision, conds ...storage.Condition) (storage.Revision, error) {
-	return w.change(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(value)))
+	return w.change(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, put(key, value))
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the
 // deletion. ErrConflict as for Update, other errors as for Create.
 func (w *Writer) Delete(ctx context.Context, key string, expected storage.Revision) (storage.Revision, error) {
 	return w.change(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
+}
+
+// put is the operation that writes a key, with the value itself: OpPut copies it twice.
+func put(key string, value []byte) clientv3.Op {
+	op := clientv3.OpPut(key, "")
+	op.WithValueBytes(value)
+	return op
 }
 
 // guarded says under what a key is written.
