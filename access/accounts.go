@@ -36,7 +36,7 @@ type Accounts struct {
 	maxLife   int64    // in seconds
 	keysAt    string   // a URL
 	keys      func() (*keys, error)
-	verified  memo[*claims]
+	verified  memo[*tokenClaims]
 }
 
 // Home is where Accounts live.
@@ -121,18 +121,18 @@ func readSigner(file string, log *slog.Logger) (crypto.Signer, error) {
 
 // What a token says, as kube-apiserver's do. Times are seconds since 1970.
 type (
-	claims struct {
+	tokenClaims struct {
 		Audiences  audiences `json:"aud"`
 		Expires    int64     `json:"exp"`
 		Issued     int64     `json:"iat"`
 		Issuer     string    `json:"iss"`
 		ID         string    `json:"jti,omitempty"`
-		Kubernetes bound     `json:"kubernetes.io"`
+		Kubernetes boundTo   `json:"kubernetes.io"`
 		NotBefore  int64     `json:"nbf"`
 		Subject    string    `json:"sub"`
 	}
-	// bound is what a token ends with.
-	bound struct {
+	// boundTo is what a token ends with.
+	boundTo struct {
 		Namespace string     `json:"namespace"`
 		Node      *reference `json:"node,omitempty"`
 		Pod       *reference `json:"pod,omitempty"`
@@ -199,7 +199,7 @@ var tokenKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 // Issue answers a POST to a ServiceAccount's token, which Prepare has had.
 func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, error) {
 	r := action.Sent.(*authenticationv1.TokenRequest)
-	to := bound{Namespace: r.Namespace, Account: reference{r.Name, string(r.UID)}}
+	to := boundTo{Namespace: r.Namespace, Account: reference{r.Name, string(r.UID)}}
 	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 		return nil, err
 	}
 	r.Status.ExpirationTimestamp = metav1.NewTime(expires.Truncate(time.Second))
-	r.Status.Token, err = keys.sign(claims{
+	r.Status.Token, err = keys.sign(tokenClaims{
 		Audiences: r.Spec.Audiences, Expires: expires.Unix(), Issued: now.Unix(), NotBefore: now.Unix(), Issuer: a.issuers[0], ID: uuid.NewString(),
 		Subject: serviceaccount.MakeUsername(r.Namespace, r.Name), Kubernetes: to,
 	})
@@ -233,7 +233,7 @@ func validateTokenRequest(r *authenticationv1.TokenRequest) (errs field.ErrorLis
 }
 
 // bind notes the object with which a token is to end.
-func (a *Accounts) bind(ctx context.Context, to *bound, ref *authenticationv1.BoundObjectReference) error {
+func (a *Accounts) bind(ctx context.Context, to *boundTo, ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil
 	}
@@ -257,14 +257,14 @@ func (a *Accounts) bind(ctx context.Context, to *bound, ref *authenticationv1.Bo
 		return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, ref.Name,
 			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
 	}
-	bound := &reference{o.Name(), uid}
+	as := &reference{o.Name(), uid}
 	switch gvk.Kind {
 	case "Secret":
-		to.Secret = bound
+		to.Secret = as
 	case "Node":
-		to.Node = bound
+		to.Node = as
 	case "Pod":
-		to.Pod = bound
+		to.Pod = as
 		return a.bindPod(ctx, to, o)
 	}
 	return nil
@@ -273,7 +273,7 @@ func (a *Accounts) bind(ctx context.Context, to *bound, ref *authenticationv1.Bo
 var plurals = map[string]string{"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 // bindPod checks that a pod runs with the account, and notes the pod's node in the token.
-func (a *Accounts) bindPod(ctx context.Context, to *bound, pod *kube.Object) error {
+func (a *Accounts) bindPod(ctx context.Context, to *boundTo, pod *kube.Object) error {
 	if runs := pod.Field("spec.serviceAccountName"); runs != to.Account.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", to.Account.Name))
 	}
@@ -320,9 +320,9 @@ func (a *Accounts) cached(kind, namespace, name string) *kube.Object {
 // knows tells whether a token says that it's one of ours. Nothing is proven by that.
 func (a *Accounts) knows(t *jwt) bool { return slices.Contains(a.issuers, t.issuer()) }
 
-// admit returns whose token it is that says something which is proven, and for which of the audiences, of which there must be
+// userOf returns whose token it is that says something which is proven, and for which of the audiences, of which there must be
 // one. ctx bounds how long it looks for what the token is bound to.
-func (a *Accounts) admit(ctx context.Context, c *claims, wanted []string) (user.Info, []string, error) {
+func (a *Accounts) userOf(ctx context.Context, c *tokenClaims, wanted []string) (user.Info, []string, error) {
 	switch now := time.Now(); {
 	case now.Unix() >= c.Expires:
 		return nil, nil, errors.New("service account token has expired")
@@ -340,13 +340,13 @@ func (a *Accounts) admit(ctx context.Context, c *claims, wanted []string) (user.
 }
 
 // seen returns what a token says that was verified before, nil if it wasn't: most tokens come again and again.
-func (a *Accounts) seen(hash [sha256.Size]byte) *claims {
+func (a *Accounts) seen(hash [sha256.Size]byte) *tokenClaims {
 	c, _ := a.verified.get(hash)
 	return c
 }
 
 // verify returns what a token with a hash says, if we have signed it, and remembers that.
-func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*claims, error) {
+func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*tokenClaims, error) {
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err
@@ -354,7 +354,7 @@ func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*claims, error) {
 	if !keys.verify(t) {
 		return nil, errors.New("service account token is signed with no key that is trusted")
 	}
-	c := new(claims)
+	c := new(tokenClaims)
 	if err := json.Unmarshal(t.claims, c); err != nil {
 		return nil, fmt.Errorf("service account token has claims that can't be read: %w", err)
 	}
@@ -368,7 +368,7 @@ func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*claims, error) {
 
 // checkBound returns an error if something is gone that the token ends with. The error is a Status if the store can't tell: see
 // registry.Endpoint.Await. All caches are as new as the one that is waited for.
-func (a *Accounts) checkBound(ctx context.Context, b *bound) error {
+func (a *Accounts) checkBound(ctx context.Context, b *boundTo) error {
 	if e := a.registry.Catalog().Kind("v1", "ServiceAccount"); e != nil {
 		if err := e.Await(ctx); err != nil {
 			return err
@@ -389,7 +389,7 @@ func (a *Accounts) checkBound(ctx context.Context, b *bound) error {
 }
 
 // boundNode returns the node that a token ends with. That of a pod only says where the pod runs.
-func (b *bound) boundNode() *reference {
+func (b *boundTo) boundNode() *reference {
 	if b.Pod != nil {
 		return nil
 	}
@@ -406,7 +406,7 @@ func isGone(o *kube.Object) bool {
 }
 
 // user is who a token is for, as in Kubernetes.
-func (c *claims) user() user.Info {
+func (c *tokenClaims) user() user.Info {
 	info := serviceaccount.ServiceAccountInfo{
 		Namespace: c.Kubernetes.Namespace, Name: c.Kubernetes.Account.Name, UID: c.Kubernetes.Account.UID,
 	}

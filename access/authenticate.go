@@ -124,8 +124,8 @@ var ErrNoCredential = errors.New("it has no credential")
 
 var errUnknownToken = errors.New("the bearer token is nobody's")
 
-// Admitted is why a request was let in.
-type Admitted struct {
+// Grounds is why a request was let in.
+type Grounds struct {
 	Credential Credential                   // of its user
 	Asks       *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
 	As         *Impersonated                // for whom the credential's user is taken; nil: for himself
@@ -242,8 +242,8 @@ func (a *Authenticator) token(ctx context.Context, token string, wanted []string
 }
 
 // account tells whose a ServiceAccount's token is that was verified, now or before.
-func (a *Authenticator) account(ctx context.Context, c *claims, wanted []string) (user.Info, []string, error) {
-	u, shared, err := a.accounts.admit(ctx, c, wanted)
+func (a *Authenticator) account(ctx context.Context, c *tokenClaims, wanted []string) (user.Info, []string, error) {
+	u, shared, err := a.accounts.userOf(ctx, c, wanted)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -42,7 +42,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 // is looked up besides.
 func BenchmarkAccountToken(b *testing.B) {
 	k, _ := newTestKeys(b)
-	c := claims{Issuer: defaultIssuer, Subject: "system:serviceaccount:a:b", Kubernetes: bound{Namespace: "a", Account: reference{Name: "b", UID: "1"}}}
+	c := tokenClaims{Issuer: defaultIssuer, Subject: "system:serviceaccount:a:b", Kubernetes: boundTo{Namespace: "a", Account: reference{Name: "b", UID: "1"}}}
 	token, err := k.sign(c)
 	if err != nil {
 		b.Fatal(err)

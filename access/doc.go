@@ -6,7 +6,8 @@
 // other rights.
 //
 // AttributesOf reads what a request asks for from its method and path. RBAC decides about it, by rules that are stored as
-// objects: it looks the user and the groups up in an index, which is made anew after one of those objects has changed.
+// objects: it looks the user and the groups up in an index, which is made anew after one of those objects has changed. With
+// the Node authorizer (nodes.go), a decision about a kubelet decodes the pods of its node.
 // Bootstrap writes the rules that every cluster of Kubernetes has. MayGrant keeps users from giving what they don't have.
 //
 // # Goroutines
@@ -16,10 +17,10 @@
 //
 // # Locks
 //
-// An authorities' mutex is held while its file is read. A memo's is held for a look into a map. RBAC.making is held
-// while an index is made, and under it only the lock of a registry.Derived and those of the cacher are taken.
-// RBAC.bootstrapping is held during writes, and writer.mu guards which of them was the last. The mutex of onceDone is held while
-// the keys of ServiceAccounts are read. No other lock is taken while one is held.
+// Under RBAC.making, which is held while an index is made, the lock of a registry.Derived is taken and then the cacher's. Under
+// RBAC.bootstrapping those of writes are, and writer.mu, which guards which of them was the last. The other locks are leaves. Two
+// are held while something is read: that of an authorities (its file), and that of onceDone (the keys of ServiceAccounts, from
+// the store, for at most 5 s).
 //
 // # Bounds
 //

@@ -31,7 +31,7 @@ func newTestKeys(t testing.TB) (*keys, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := k.sign(claims{Issuer: defaultIssuer, Audiences: audiences{defaultIssuer}, Expires: 1 << 40})
+	token, err := k.sign(tokenClaims{Issuer: defaultIssuer, Audiences: audiences{defaultIssuer}, Expires: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}

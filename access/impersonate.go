@@ -22,11 +22,11 @@ type Impersonated struct {
 	// is asked for.
 	Constraint string
 
-	question
+	impersonationRequest
 }
 
-// question is what impersonation asks: whether a user may make a request as another one.
-type question struct {
+// impersonationRequest is what impersonation asks: whether a user may make a request as another one.
+type impersonationRequest struct {
 	asks   *authorizer.AttributesRecord // the request, by the user who makes it
 	wanted *user.DefaultInfo
 	rules  authorizer.UnconditionalAuthorizer // nil: everything is allowed
@@ -49,7 +49,7 @@ func Impersonate(r *http.Request, by user.Info, rules authorizer.UnconditionalAu
 	if wanted == nil {
 		return nil, err
 	}
-	q := question{asks: AttributesOf(r), wanted: wanted, rules: rules}
+	q := impersonationRequest{asks: AttributesOf(r), wanted: wanted, rules: rules}
 	q.asks.User = by
 	as, err := q.decide(r.Context())
 	if err == nil {
@@ -59,13 +59,13 @@ func Impersonate(r *http.Request, by user.Info, rules authorizer.UnconditionalAu
 }
 
 // decide asks in one mode after the other. The error is that of the first one.
-func (q question) decide(ctx context.Context) (*Impersonated, error) {
+func (q impersonationRequest) decide(ctx context.Context) (*Impersonated, error) {
 	var refused error
 	for _, m := range modes {
 		if m.fits != nil && !m.fits(q.wanted, q.asks.User) {
 			continue
 		}
-		as, err := (&impersonation{mode: m.name, question: q}).decide(ctx)
+		as, err := (&impersonation{mode: m.name, impersonationRequest: q}).decide(ctx)
 		if err == nil {
 			return as, nil
 		}
@@ -107,7 +107,7 @@ func wantedOf(h http.Header) (*user.DefaultInfo, error) {
 // impersonation is a question in one mode.
 type impersonation struct {
 	mode string // "" for the verb impersonate alone
-	question
+	impersonationRequest
 }
 
 // decide asks for a right to each part of the wanted user: its name, its uid, its groups and what is extra. A mode with a name
@@ -142,7 +142,7 @@ func (i *impersonation) decide(ctx context.Context) (*Impersonated, error) {
 		return nil, err
 	}
 	as.Groups = knownGroups(&as)
-	return &Impersonated{User: &as, Constraint: constraint, question: i.question}, nil
+	return &Impersonated{User: &as, Constraint: constraint, impersonationRequest: i.impersonationRequest}, nil
 }
 
 func (i *impersonation) verb() string {

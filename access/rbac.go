@@ -21,7 +21,7 @@ import (
 )
 
 // RBAC decides by the rules that are stored as Roles, ClusterRoles and their bindings. It's an authorizer.Authorizer and an
-// authorizer.RuleResolver. A decision looks its user and groups up in an index, and reads no object. The index is made anew by
+// authorizer.RuleResolver. A decision looks its user and groups up in an index, and reads no object unless a node asks (nodes.go). The index is made anew by
 // the first decision after one of the objects has changed, from the caches.
 //
 // Members of system:masters may do everything. There are no rules that forbid something, so whom no rule allows what he
@@ -78,34 +78,43 @@ func NewRBAC(r *registry.Registry) *RBAC {
 	return a
 }
 
-// Authorize decides about a request. The reason says which binding allows it, or for a refusal, which bindings name a
-// role that isn't there. The error is always nil.
+// Authorize is Decide for who wants an authorizer.Authorizer. The error is always nil.
 func (a *RBAC) Authorize(_ context.Context, asks authorizer.Attributes) (authorizer.Decision, string, error) {
+	allowed, reason := a.Decide(asks)
+	if !allowed {
+		return authorizer.DecisionNoOpinion, reason, nil
+	}
+	return authorizer.DecisionAllow, reason, nil
+}
+
+// Decide tells whether a user may do something. The reason says which binding allows it, or for a refusal, which bindings name a
+// role that isn't there.
+func (a *RBAC) Decide(asks authorizer.Attributes) (allowed bool, reason string) {
 	u := asks.GetUser()
 	switch {
 	case u == nil:
-		return authorizer.DecisionNoOpinion, "", nil
+		return false, ""
 	case slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup):
-		return authorizer.DecisionAllow, "", nil
+		return true, ""
 	}
 	var reasons []string // a line for each authorizer, as in Kubernetes
 	if a.nodes != nil {
 		allowed, reason := a.nodes.allows(asks)
 		if allowed {
-			return authorizer.DecisionAllow, reason, nil
+			return true, reason
 		}
 		if reason != "" {
 			reasons = append(reasons, "node: "+reason)
 		}
 	}
-	allowed, reason := a.index().allows(u, asks)
+	allowed, reason = a.index().allows(u, asks)
 	if allowed {
-		return authorizer.DecisionAllow, reason, nil
+		return true, reason
 	}
 	if reason != "" {
 		reasons = append(reasons, "rbac: "+reason)
 	}
-	return authorizer.DecisionNoOpinion, strings.Join(reasons, "\n"), nil
+	return false, strings.Join(reasons, "\n")
 }
 
 // AllowNodes has nodes do what Kubernetes' Node authorizer allows them, besides what rules do. It's for the program's start.

@@ -132,26 +132,26 @@ func volumeSecrets(pv *corev1.PersistentVolume) (refs []corev1.SecretReference) 
 			refs = append(refs, corev1.SecretReference{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name})
 		}
 	}
-	claims := pv.Spec.ClaimRef.Namespace
+	claimNamespace := pv.Spec.ClaimRef.Namespace
 	switch v := &pv.Spec.PersistentVolumeSource; {
 	case v.AzureFile != nil:
 		ref := corev1.SecretReference{Name: v.AzureFile.SecretName}
 		if v.AzureFile.SecretNamespace != nil {
 			ref.Namespace = *v.AzureFile.SecretNamespace
 		}
-		add(&ref, claims)
+		add(&ref, claimNamespace)
 	case v.CephFS != nil:
-		add(v.CephFS.SecretRef, claims)
+		add(v.CephFS.SecretRef, claimNamespace)
 	case v.Cinder != nil:
 		add(v.Cinder.SecretRef, "")
 	case v.FlexVolume != nil:
-		add(v.FlexVolume.SecretRef, claims)
+		add(v.FlexVolume.SecretRef, claimNamespace)
 	case v.RBD != nil:
-		add(v.RBD.SecretRef, claims)
+		add(v.RBD.SecretRef, claimNamespace)
 	case v.ScaleIO != nil:
-		add(v.ScaleIO.SecretRef, claims)
+		add(v.ScaleIO.SecretRef, claimNamespace)
 	case v.ISCSI != nil:
-		add(v.ISCSI.SecretRef, claims)
+		add(v.ISCSI.SecretRef, claimNamespace)
 	case v.StorageOS != nil && v.StorageOS.SecretRef != nil:
 		refs = append(refs, corev1.SecretReference{Namespace: v.StorageOS.SecretRef.Namespace, Name: v.StorageOS.SecretRef.Name})
 	case v.CSI != nil:

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,7 +70,7 @@ type Aggregator struct {
 	read        map[string]*stored         // by their keys; only derive uses it, of which one runs at a time
 	backends    map[string]*Backend        // by the names of APIServices; likewise
 	news        atomic.Int64               // how often something has come that servers say about themselves
-	metrics     *metrics
+	unavailable *prometheus.CounterVec
 }
 
 var (
@@ -82,7 +83,7 @@ var (
 func New(o Options, w Wiring) *Aggregator {
 	a := &Aggregator{
 		registry: w.Registry, policy: w.Policy, priority: w.Priority, log: cmp.Or(w.Log, slog.Default()), options: o,
-		certificate: w.Certificate, backends: map[string]*Backend{}, metrics: newMetrics(),
+		certificate: w.Certificate, backends: map[string]*Backend{}, unavailable: newUnavailable(),
 	}
 	if w.Registry.Catalog().Prefix(apiServices) != nil {
 		a.routes = registry.Derive(w.Registry, a.derive, apiServices)

@@ -186,7 +186,7 @@ func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrati
 		return nil
 	}
 	if err == nil && counted != "" {
-		a.metrics.unavailable.WithLabelValues(b.Name, counted).Inc()
+		a.unavailable.WithLabelValues(b.Name, counted).Inc()
 		a.log.Warn("an aggregated API server isn't available", "apiservice", b.Name, "reason", found.Reason, "message", found.Message)
 	}
 	return err

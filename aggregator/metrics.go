@@ -2,15 +2,11 @@ package aggregator
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are kube-apiserver's.
-type metrics struct {
-	unavailable *prometheus.CounterVec
-}
-
-func newMetrics() *metrics {
-	return &metrics{unavailable: prometheus.NewCounterVec(prometheus.CounterOpts{
+// newUnavailable returns a metric of kube-apiserver's.
+func newUnavailable() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "aggregator_unavailable_apiservice_total", Help: "How often an APIService became unavailable, by its name and the reason.",
-	}, []string{"name", "reason"})}
+	}, []string{"name", "reason"})
 }
 
 var isUnavailable = prometheus.NewDesc("aggregator_unavailable_apiservice", "1 while an APIService that names a service is unavailable, else 0.", []string{"name"}, nil)
@@ -22,11 +18,11 @@ type collector struct{ aggregator *Aggregator }
 
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- isUnavailable
-	c.aggregator.metrics.unavailable.Describe(descs)
+	c.aggregator.unavailable.Describe(descs)
 }
 
 func (c collector) Collect(metrics chan<- prometheus.Metric) {
-	c.aggregator.metrics.unavailable.Collect(metrics)
+	c.aggregator.unavailable.Collect(metrics)
 	if c.aggregator.routes == nil {
 		return
 	}

@@ -6,12 +6,13 @@
 //
 // # What is never noted
 //
-// Headers but User-Agent, which is where credentials are. The bodies of TokenReviews and of what creates tokens, at any level.
+// Headers, which is where credentials are, but User-Agent and the addresses in X-Forwarded-For and X-Real-Ip, which become sourceIPs
+// unchecked. The bodies of TokenReviews and of what creates tokens, at any level.
 // Secrets are what the policy makes of them.
 //
 // # Goroutines
 //
-// Each Log has one, which writes; Close waits for it. Requests hand their events to it. In the blocking modes they wait, at most
+// Each Log has one, which writes; Close waits for it, for at most closeTimeout. Requests hand their events to it. In the blocking modes they wait, at most
 // writeTimeout, and not at all while a write hangs. The library that rotates files keeps a goroutine of its own, for ever.
 //
 // # Locks
@@ -21,7 +22,7 @@
 //
 // # Bounds
 //
-// Events that wait (Batch.BufferSize, maxQueuedBytes), an event (Record.lineLocked), a body (MaxBody), annotations
+// Events that wait (Batch.BufferSize, maxQueuedBytes), an event (Log.maxEvent), a body (MaxBody), annotations
 // (maxAnnotations), the policy (maxPolicy). What is beyond them is lost, counted and logged; a body is left out, and the event
 // says so.
 package audit

@@ -108,7 +108,7 @@ func (q *queue[K]) addAfter(k K, d time.Duration) {
 	}
 }
 
-// drop forgets a key that isn't worked on.
+// drop forgets a key that waits for its time. One that is ready or worked on stays.
 func (q *queue[K]) drop(k K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -203,7 +203,7 @@ func guarded(log *slog.Logger, work func() error) (err error) {
 	return work()
 }
 
-// complain logs a key that keeps failing: at first, and then each time that the number of failures has doubled.
+// complain logs a key that keeps failing: at the fifth failure in a row, and then at each power of two.
 func (q *queue[K]) complain(k K, failures int, err error) {
 	if failures >= complaints && failures&(failures-1) == 0 || failures == complaints {
 		q.log.Warn("a controller keeps failing and tries again", "key", k, "failures", failures, "error", err)
@@ -242,11 +242,14 @@ func (q *queue[K]) waitLocked(k K, e *entry, d time.Duration) {
 	e.due, e.at = due, time.Now().Add(d)
 }
 
+// maxShift is where doubling ends: lastRetry is reached long before, and a larger shift would overflow.
+const maxShift = 16
+
 // backOff is how long a key waits after so many failures: twice as long each time, and up to half as long again, so that
 // those that failed together don't come back together.
 func backOff(failures int) time.Duration {
 	d := lastRetry
-	if shift := failures - 1; shift < 16 {
+	if shift := failures - 1; shift < maxShift {
 		d = min(firstRetry<<shift, lastRetry)
 	}
 	return d + rand.N(d/2)

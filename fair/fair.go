@@ -17,9 +17,12 @@
 // wait until it gives one back. And its implementation takes 9 us of CPU for a request, which is 30 times what this takes
 // (BenchmarkEnter).
 //
+// Weights (weights.go) are a semaphore for memory, of which one flow has at most half. What waits for them has no bound of its own:
+// whoever asks has a seat, and seats are bounded.
+//
 // # Locks
 //
-// A Pool has one mutex, which is a leaf. Nothing is waited for while it's held.
+// A Pool has one mutex, and so have Weights. Both are leaves. Nothing is waited for while one is held.
 package fair
 
 import (
@@ -82,18 +85,18 @@ type Level struct {
 	used    int
 	waiting int
 	turn    uint64 // grows with each request that was waiting and got a seat
-	flows   map[Flow]*flow
+	flows   map[Flow]*account
 	queue   queue // the flows that have requests waiting
-	spare   []*flow
+	spare   []*account
 }
 
-// flow is one that has seats, or requests that wait.
-type flow struct {
+// account is of a flow that has seats, or requests that wait.
+type account struct {
 	name    Flow
 	seats   int
 	turn    uint64 // of the level, when the flow came or last got a seat that it had waited for
 	at      int    // in the level's queue
-	waiting []*waiter
+	waiters []*waiter
 }
 
 // waiter is a request that waits.
@@ -106,7 +109,7 @@ type waiter struct {
 // Seat is what a request has. The zero value is none.
 type Seat struct {
 	level *Level
-	flow  *flow
+	flow  *account
 	seats int
 }
 
@@ -123,7 +126,7 @@ func NewLevel(l Limits) *Level {
 func (p *Pool) Add(l Limits) *Level {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	level := &Level{pool: p, limits: l, flows: map[Flow]*flow{}}
+	level := &Level{pool: p, limits: l, flows: map[Flow]*account{}}
 	level.list()
 	return level
 }
@@ -154,19 +157,19 @@ func (p *Pool) Share(shared int, limits map[*Level]Limits) {
 func (l *Level) Enter(ctx context.Context, name Flow, seats int, wait time.Duration) (Seat, error) {
 	p := l.pool
 	p.mu.Lock()
-	f := l.flow(name)
-	if len(f.waiting) == 0 && l.may(f, seats) {
+	f := l.accountOf(name)
+	if len(f.waiters) == 0 && l.may(f, seats) {
 		l.take(f, seats)
 		p.mu.Unlock()
 		return Seat{l, f, seats}, nil
 	}
-	if wait <= 0 || len(f.waiting) >= l.limits.PerFlow || l.waiting >= l.limits.Waiting {
+	if wait <= 0 || len(f.waiters) >= l.limits.PerFlow || l.waiting >= l.limits.Waiting {
 		l.forget(f)
 		p.mu.Unlock()
 		return Seat{}, ErrFull
 	}
 	w := &waiter{seats: seats, ready: make(chan struct{})}
-	if f.waiting = append(f.waiting, w); len(f.waiting) == 1 {
+	if f.waiters = append(f.waiters, w); len(f.waiters) == 1 {
 		heap.Push(&l.queue, f)
 	}
 	l.waiting++
@@ -194,7 +197,7 @@ func (l *Level) Enter(ctx context.Context, name Flow, seats int, wait time.Durat
 		l.give(f, seats)
 		return Seat{}, err
 	}
-	l.remove(f, slices.Index(f.waiting, w))
+	l.remove(f, slices.Index(f.waiters, w))
 	l.forget(f)
 	p.dispatch() // what waited behind a wide request
 	return Seat{}, err
@@ -232,16 +235,16 @@ func (l *Level) list() {
 	}
 }
 
-// flow returns the state of a flow.
-func (l *Level) flow(name Flow) *flow {
+// accountOf returns the state of a flow.
+func (l *Level) accountOf(name Flow) *account {
 	f := l.flows[name]
 	if f == nil {
 		if n := len(l.spare); n > 0 {
 			f, l.spare = l.spare[n-1], l.spare[:n-1]
 		} else {
-			f = &flow{}
+			f = &account{}
 		}
-		*f = flow{name: name, turn: l.turn, waiting: f.waiting[:0]}
+		*f = account{name: name, turn: l.turn, waiters: f.waiters[:0]}
 		l.flows[name] = f
 	}
 	return f
@@ -251,8 +254,8 @@ func (l *Level) flow(name Flow) *flow {
 const maxSpare = 64
 
 // forget drops a flow that has nothing.
-func (l *Level) forget(f *flow) {
-	if f.seats > 0 || len(f.waiting) > 0 {
+func (l *Level) forget(f *account) {
+	if f.seats > 0 || len(f.waiters) > 0 {
 		return
 	}
 	delete(l.flows, f.name)
@@ -265,7 +268,7 @@ func (l *Level) forget(f *flow) {
 func (l *Level) borrowed() int { return max(l.used-l.limits.Reserved, 0) }
 
 // may tells whether a flow may have so many seats more.
-func (l *Level) may(f *flow, seats int) bool {
+func (l *Level) may(f *account, seats int) bool {
 	free := min(max(l.limits.Reserved-l.used, 0)+l.pool.shared-l.pool.lent, l.limits.Most-l.used)
 	if f.seats == 0 {
 		return free > 0 // a request that is wider begins all the same, and the next ones wait longer
@@ -273,19 +276,19 @@ func (l *Level) may(f *flow, seats int) bool {
 	return f.seats+seats <= max(l.limits.Times, 1)*(free-seats)
 }
 
-func (l *Level) take(f *flow, seats int) {
+func (l *Level) take(f *account, seats int) {
 	l.pool.lent -= l.borrowed()
 	l.used += seats
 	f.seats += seats
 	l.pool.lent += l.borrowed()
 }
 
-func (l *Level) give(f *flow, seats int) {
+func (l *Level) give(f *account, seats int) {
 	l.pool.lent -= l.borrowed()
 	l.used -= seats
 	f.seats -= seats
 	l.pool.lent += l.borrowed()
-	if len(f.waiting) > 0 {
+	if len(f.waiters) > 0 {
 		heap.Fix(&l.queue, f.at)
 	} else {
 		l.forget(f)
@@ -294,11 +297,11 @@ func (l *Level) give(f *flow, seats int) {
 }
 
 // remove takes a request out of those of its flow that wait.
-func (l *Level) remove(f *flow, i int) {
-	f.waiting = slices.Delete(f.waiting, i, i+1)
+func (l *Level) remove(f *account, i int) {
+	f.waiters = slices.Delete(f.waiters, i, i+1)
 	l.waiting--
 	l.pool.waiting--
-	if len(f.waiting) == 0 {
+	if len(f.waiters) == 0 {
 		heap.Remove(&l.queue, f.at)
 	}
 }
@@ -311,14 +314,14 @@ func (p *Pool) dispatch() {
 	for _, l := range p.levels {
 		for len(l.queue) > 0 {
 			f := l.queue[0]
-			w := f.waiting[0]
+			w := f.waiters[0]
 			if !l.may(f, w.seats) {
 				break
 			}
 			l.turn++
 			f.turn = l.turn
 			l.take(f, w.seats)
-			if l.remove(f, 0); len(f.waiting) > 0 {
+			if l.remove(f, 0); len(f.waiters) > 0 {
 				heap.Fix(&l.queue, f.at)
 			}
 			w.got = true
@@ -328,7 +331,7 @@ func (p *Pool) dispatch() {
 }
 
 // queue is a heap of flows with requests that wait: the one that comes first is at the front.
-type queue []*flow
+type queue []*account
 
 func (q queue) Len() int { return len(q) }
 func (q queue) Less(i, j int) bool {
@@ -342,7 +345,7 @@ func (q queue) Swap(i, j int) {
 	q[i].at, q[j].at = i, j
 }
 func (q *queue) Push(x any) {
-	f := x.(*flow)
+	f := x.(*account)
 	f.at = len(*q)
 	*q = append(*q, f)
 }

@@ -46,7 +46,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	w.query = r.URL.Query()
 	class := classOf(r, false)
 	if asks.Verb == "watch" || lastsLong(asks) || aggregator.Upgrades(r) {
-		class = classWatch
+		class = classLong
 	}
 	if err := h.comeIn(w, class); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	defer h.inflight.leave(class)
 	w.share.flow = h.flowOf(r)
 	ctx := fair.NewContext(r.Context(), w.share.flow)
-	if class != classWatch {
+	if class != classLong {
 		limit := timeLimit(classRead, w.query)
 		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
 			limit = min(limit, discoveryDeadline)
@@ -88,7 +88,7 @@ func (h *handler) forward(w *response, r *http.Request, to *aggregator.Route, cl
 		Failed: func(err error) { w.fail(r, err) },
 	}
 	var answer http.ResponseWriter = w
-	if class == classWatch {
+	if class == classLong {
 		open, err := h.enterWatches(w)
 		if err != nil {
 			return err

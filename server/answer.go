@@ -30,7 +30,7 @@ const tooManyLarge = "too many large answers are being made, please try again la
 
 // enterLarge waits until the request may write a large answer. It may do so until it's answered.
 func (w *response) enterLarge(ctx context.Context) (err error) {
-	if !w.share.place.Held() && !w.share.waits.Held() {
+	if !w.share.place.Held() && !w.share.stalled.Held() {
 		w.share.place, err = enter(ctx, w.large, w.share.flow, 1, largeAnswerWait, tooManyLarge)
 		w.share.reenter = func() error {
 			place, err := w.large.Enter(ctx, w.share.flow, 1, readDeadline)
@@ -52,7 +52,7 @@ func (w *response) tryEnterLarge() bool {
 // leaveLarge ends what enterLarge began, if it did.
 func (w *response) leaveLarge() {
 	w.share.place.Leave()
-	w.share.waits.Leave()
+	w.share.stalled.Leave()
 }
 
 const (
@@ -70,22 +70,22 @@ func (w *response) writeOut(p []byte) (int, error) {
 		return w.ResponseWriter.Write(p)
 	}
 	stalled := make(chan struct{}) // closed when the place was given back
-	watch := time.AfterFunc(stallTime, func() {
+	stall := time.AfterFunc(stallTime, func() {
 		defer close(stalled)
 		var err error
-		if w.share.waits, err = w.stalled.Enter(context.Background(), w.share.flow, 1, 0); err == nil {
+		if w.share.stalled, err = w.stalled.Enter(context.Background(), w.share.flow, 1, 0); err == nil {
 			w.share.place.Leave()
 		}
 	})
 	n, err := w.ResponseWriter.Write(p)
-	if watch.Stop() {
+	if stall.Stop() {
 		return n, err
 	}
 	<-stalled
 	if err == nil && !w.share.place.Held() {
 		err = w.share.reenter()
 	}
-	w.share.waits.Leave()
+	w.share.stalled.Leave()
 	return n, err
 }
 

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -38,12 +37,9 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 
 // decide returns nil if a user may do something, and else 403. The request's record of audit gets the decision.
 func (h *handler) decide(ctx context.Context, asks *authorizer.AttributesRecord) error {
-	decision, reason, err := h.rbac.Authorize(ctx, asks)
-	if err != nil && decision != authorizer.DecisionAllow {
-		return fmt.Errorf("authorize: %w", err)
-	}
+	allowed, reason := h.rbac.Decide(asks)
 	audit.Annotate(ctx, audit.Reason, reason)
-	if decision != authorizer.DecisionAllow {
+	if !allowed {
 		audit.Annotate(ctx, audit.Decision, "forbid")
 		return access.Forbidden(asks, reason)
 	}
@@ -80,20 +76,16 @@ func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
 }
 
 // mayConnect returns nil if a user who may do something may create there, too, and else 403 as Kubernetes says it of streams.
-func (h *handler) mayConnect(ctx context.Context, w *response, t target) error {
+func (h *handler) mayConnect(w *response, t target) error {
 	if h.rbac == nil || w.Asks.Verb == "create" {
 		return nil
 	}
 	asks := *w.Asks
 	asks.Verb = "create"
-	switch decision, reason, err := h.rbac.Authorize(ctx, &asks); {
-	case decision == authorizer.DecisionAllow:
-		return nil
-	case err != nil:
-		return fmt.Errorf("authorize: %w", err)
-	default:
+	if allowed, reason := h.rbac.Decide(&asks); !allowed {
 		return apierrors.NewForbidden(t.resource(), t.Name, errors.New(reason))
 	}
+	return nil
 }
 
 const (
@@ -148,8 +140,8 @@ func (h *handler) mayStill(ctx context.Context, w *watches.Watch) bool {
 	if h.rbac == nil {
 		return true
 	}
-	decision, _, _ := h.rbac.Authorize(ctx, w.Why.Asks)
-	return decision == authorizer.DecisionAllow && (w.Why.As == nil || w.Why.As.Still(ctx) == nil)
+	allowed, _ := h.rbac.Decide(w.Why.Asks)
+	return allowed && (w.Why.As == nil || w.Why.As.Still(ctx) == nil)
 }
 
 // stillCounts tells whether the credential of a watch counts. What can't be found out counts as it did.

@@ -50,10 +50,10 @@ func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 		return nil
 	}
 	flow := w.share.flow
-	if err := w.bodies.Enter(r.Context(), flow, weight); err != nil {
+	if err := w.bodyMemory.Enter(r.Context(), flow, weight); err != nil {
 		return err
 	}
-	w.upload.leave = func() { w.bodies.Leave(flow, weight) }
+	w.upload.leave = func() { w.bodyMemory.Leave(flow, weight) }
 	w.share.raw.Leave() // the weight is that of the text, too
 	return nil
 }

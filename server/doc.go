@@ -27,6 +27,7 @@
 //     object without users presumes instead that its caches are new enough, and its transaction checks it
 //     (registry.Presume),
 //   - who asks (authenticate.go), with the beginning of the audit log's events, and what they may do (authorize.go),
+//   - what other servers have: a path of theirs goes to serveAggregated, which takes its own seat (aggregated.go),
 //   - the chi routes (router.go),
 //   - the query's parse, its body, a seat of its flow, and readiness (limits.go, package fair),
 //   - the function of the route.
@@ -70,7 +71,7 @@
 //   - Of each of these, of large answers and of YAML, one user, or where users aren't told apart one address, has at most as
 //     many as he leaves free. What gets none waits in turn (package fair): 300 requests of one (maxFlowQueue), 6,400 of all
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
-//   - Watches: 65,536 (maxWatches), of which one user or address has at most three times as many as are free (watchShare).
+//   - Watches: 65,536 (watches.maxWatches), of which one user or address has at most three times as many as are free (watches.Share).
 //   - Questions of other replicas whether anything is left to do have their bound in package replica.
 //   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).

@@ -101,7 +101,7 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 
 // encodeStatus is what a client gets of a Status, as JSON.
 func encodeStatus(status metav1.Status) []byte {
-	bound(&status)
+	clipStatus(&status)
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, err := json.Marshal(status)
 	if err != nil {
@@ -112,7 +112,7 @@ func encodeStatus(status metav1.Status) []byte {
 
 // statusMessage is what a client gets of a Status, as a message of protobuf.
 func statusMessage(status metav1.Status) []byte {
-	bound(&status)
+	clipStatus(&status)
 	message, err := status.Marshal()
 	if err != nil {
 		panic(err) // metav1.Status always marshals
@@ -157,7 +157,8 @@ func (w *response) internal(r *http.Request, err error) {
 	w.log.ErrorContext(r.Context(), "internal error", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "error", err)
 }
 
-func bound(s *metav1.Status) {
+// clipStatus cuts what a Status says to maxMessage and registry.MaxCauses. The Details of the error that it is of stay as they are.
+func clipStatus(s *metav1.Status) {
 	s.Message = clip.To(s.Message, maxMessage)
 	if s.Details == nil || len(s.Details.Causes) == 0 {
 		return

@@ -168,7 +168,7 @@ func FillArrivals(t *testing.T, s *Server) (taken int, release func()) {
 
 // FillWaits is like FillArrivals.
 func FillWaits(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.life.in.handler.seats.waits)
+	return fill(t, s.life.in.handler.seats.quiescent)
 }
 
 // fill takes all seats of a level, each flow as many as it may have.
@@ -254,7 +254,7 @@ func RawBodies(s *Server) (taken, waiting int) {
 // OccupyBodies has two others take all the room for what large bodies become, until the function it returns is called.
 func OccupyBodies(t *testing.T, s *Server) (release func()) {
 	t.Helper()
-	b, others := s.life.in.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
+	b, others := s.life.in.handler.bodyMemory, []fair.Flow{{Who: "one"}, {Who: "another"}}
 	for _, f := range others {
 		if err := b.Enter(t.Context(), f, maxBodies/2); err != nil {
 			t.Fatal(err)

@@ -25,8 +25,8 @@ import (
 // newGate returns a handler without a registry: only what lets requests in or refuses them can be tested with it.
 func newGate(ready bool, f *inflight) *handler {
 	h := &handler{
-		log:      slog.New(slog.DiscardHandler),
-		state:    state{func() bool { return ready }, []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}}},
+		log:   slog.New(slog.DiscardHandler),
+		ready: func() bool { return ready }, checks: []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
 		capacity: capacity{inflight: f, seats: newSeats(2)},
 		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{}},
 		metrics:  metrics.New(nil),

@@ -31,6 +31,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -43,11 +44,12 @@ type handler struct {
 	streams
 	metrics   *metrics.Metrics
 	discovery *discovery.Discovery
-	state     state
+	ready     func() bool // tells whether the server is ready for requests
+	checks    []check     // of its health
 	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
 	pulse     *replica.Pulse // nil: no other process uses the store
 	snapshots *snapshots
-	members   *cluster // nil unless the store has several
+	members   *etcd.Server // nil unless the store has several
 	// aggregator knows what other servers have; nil: none has anything.
 	aggregator *aggregator.Aggregator
 	routes     http.Handler
@@ -70,7 +72,7 @@ type capacity struct {
 	large      *fair.Level   // to write a large answer
 	stalled    *fair.Level   // to have begun one whose client doesn't take it
 	yaml       *fair.Level   // to make a large one YAML
-	bodies     *fair.Weights // to make objects of large bodies
+	bodyMemory *fair.Weights // to make objects of large bodies
 }
 
 // streams are the open watches.
@@ -78,12 +80,6 @@ type streams struct {
 	port    *wire.Port
 	watches *watches.Set
 	sweeper *watchstream.Sweeper
-}
-
-// state is how the server is.
-type state struct {
-	ready  func() bool
-	checks []check
 }
 
 // call is what a request asks for.
@@ -103,7 +99,7 @@ type share struct {
 	raw    fair.Seat // of seats.raw
 
 	place   fair.Seat    // of capacity.large
-	waits   fair.Seat    // of capacity.stalled
+	stalled fair.Seat    // of capacity.stalled
 	reenter func() error // takes the place again
 }
 
@@ -115,7 +111,7 @@ type response struct {
 	auditID string
 	begun   time.Time
 	audit   *audit.Record // nil: the request isn't audited
-	access.Admitted
+	access.Grounds
 	stranger bool // has shown no credential, where one is needed
 	code     int  // 0 until the header is written
 	bytes    int64
@@ -132,7 +128,7 @@ type response struct {
 type upload struct {
 	received []byte // the body, if read says that it's there
 	read     bool
-	leave    func() // gives back what the body has of capacity.bodies; nil: nothing
+	leave    func() // gives back what the body has of capacity.bodyMemory; nil: nothing
 }
 
 // ending is how an answer ends, if it doesn't with its handler.
@@ -222,7 +218,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 	}
 	identified := r
 	if err == nil {
-		identified, err = h.admit(w, r)
+		identified, err = h.letIn(w, r)
 	}
 	if err != nil {
 		w.fail(r, err)
@@ -240,16 +236,16 @@ func (h *handler) serve(w *response, r *http.Request) {
 	h.routes.ServeHTTP(w, identified)
 }
 
-// admit finds out whose request it is, and whether he may make it. That may wait for the store. What waits is bounded, except
-// that the server's health waits for nobody's place, and it ends with the request's time. A request that is admitted goes on
+// letIn finds out whose request it is, and whether he may make it. That may wait for the store. What waits is bounded, except
+// that the server's health waits for nobody's place, and it ends with the request's time. A request that is let in goes on
 // with a context that doesn't end then: it may be a watch.
-func (h *handler) admit(w *response, r *http.Request) (admitted *http.Request, err error) {
+func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err error) {
 	limit, err := arrivalLimit(r)
 	if err != nil {
 		return nil, err
 	}
 	if h.pulse == nil && !h.identity.on {
-		return h.know(w, r)
+		return h.judge(w, r)
 	}
 	ctx, end := context.WithCancelCause(r.Context())
 	late := time.AfterFunc(limit, func() { end(context.DeadlineExceeded) })
@@ -266,11 +262,11 @@ func (h *handler) admit(w *response, r *http.Request) (admitted *http.Request, e
 		}
 		defer place.Leave()
 	}
-	return h.know(w, r)
+	return h.judge(w, r)
 }
 
-// know is what admit does once the request has its place.
-func (h *handler) know(w *response, r *http.Request) (*http.Request, error) {
+// judge finds out who asks and whether he may, when the request has its place.
+func (h *handler) judge(w *response, r *http.Request) (*http.Request, error) {
 	r, err := h.fresh(r)
 	if err != nil {
 		return nil, err

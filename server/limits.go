@@ -45,7 +45,7 @@ type requestClass int
 const (
 	classRead requestClass = iota
 	classWrite
-	classWatch // its start takes a seat, and its stream is bounded by its group and sink
+	classLong // what nobody waits for at the end: watches, streams, and what waits for the controllers
 	classes
 )
 
@@ -55,7 +55,7 @@ func classOf(r *http.Request, watch bool) requestClass {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return classWrite
 	case watch && r.Method == http.MethodGet:
-		return classWatch
+		return classLong
 	}
 	return classRead
 }
@@ -120,7 +120,7 @@ func (f *inflight) now(c requestClass) int {
 	return f.count[c]
 }
 
-// What requests share, beside the seats of reads and writes together, which are as many as kube-apiserver's.
+// What requests share, besides the seats of reads and writes together, which are as many as kube-apiserver's.
 const (
 	// leaseSeats are for leases alone, so that they never wait behind lists: the part of all seats that kube-apiserver's
 	// level leader-election has.
@@ -141,15 +141,15 @@ const (
 	waitShare = 4
 )
 
-// seats are what requests have while the server works for them. Flows share them: see package fair. A list takes one, whatever
-// it has: kube-apiserver gives it up to ten for as long as it's written, and here it gives its seat back when its answer
-// begins, and then needs a place of its own among fewer (maxLargeAnswers).
+// seats are what requests have while the server works for them. Flows share them: see package fair. A list takes one seat, however
+// many objects it has, and gives it back when its answer begins. From then on it needs a place among large answers
+// (maxLargeAnswers). kube-apiserver gives a list up to ten seats until it's written.
 type seats struct {
 	leases, rest *fair.Level // for requests, where users aren't told apart
-	bodies       *fair.Level
+	uploads      *fair.Level // for bodies that are on their way
 	raw          *fair.Level // of rawUnit: for large bodies as they're sent
 	arrivals     *fair.Level
-	waits        *fair.Level
+	quiescent    *fair.Level // for what waits for the controllers
 }
 
 // newSeats returns seats for so many requests at once.
@@ -160,8 +160,8 @@ func newSeats(most int) *seats {
 	leases := max(min(leaseSeats, most/2), 1)
 	return &seats{
 		leases: fair.NewLevel(queued(leases)), rest: fair.NewLevel(queued(max(most-leases, 1))),
-		bodies: fair.NewLevel(queued(maxUploads)), raw: fair.NewLevel(queued(maxRaw / rawUnit)), arrivals: fair.NewLevel(queued(maxArrivals)),
-		waits: fair.NewLevel(fair.Limits{Most: maxWaits}),
+		uploads: fair.NewLevel(queued(maxUploads)), raw: fair.NewLevel(queued(maxRaw / rawUnit)), arrivals: fair.NewLevel(queued(maxArrivals)),
+		quiescent: fair.NewLevel(fair.Limits{Most: maxWaits}),
 	}
 }
 
@@ -313,7 +313,7 @@ func (h *handler) enterLegacyWatch(next http.Handler) http.Handler {
 			return methodNotAllowed(w, http.MethodGet, "below /watch/ only GET is served: leave /watch out of the path")
 		}
 		w.query.Set("watch", "true")
-		return h.enterClass(w, r, classWatch, next)
+		return h.enterClass(w, r, classLong, next)
 	})
 }
 
@@ -323,12 +323,12 @@ func (h *handler) enterWait(next http.Handler) http.Handler {
 		if _, err := w.parseQuery(r); err != nil {
 			return err
 		}
-		place, err := enter(r.Context(), h.seats.waits, h.flowOf(r), 1, 0, "too many requests wait for the controllers, please try again later")
+		place, err := enter(r.Context(), h.seats.quiescent, h.flowOf(r), 1, 0, "too many requests wait for the controllers, please try again later")
 		if err != nil {
 			return err
 		}
 		defer place.Leave()
-		return h.enterClass(w, r, classWatch, handle(func(w *response, r *http.Request) error {
+		return h.enterClass(w, r, classLong, handle(func(w *response, r *http.Request) error {
 			w.leaveSeat() // it works for nobody while it waits
 			next.ServeHTTP(w, r)
 			return nil
@@ -345,7 +345,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	defer h.inflight.leave(class)
 	w.share.flow = h.flowOf(r)
 	defer w.leaveSeat()
-	if class == classWatch {
+	if class == classLong {
 		if err := h.takeSeat(w, r, class, 1); err != nil {
 			return err
 		}
@@ -370,7 +370,7 @@ func (h *handler) comeIn(w *response, class requestClass) error {
 	if err := h.inflight.enter(class); err != nil {
 		return err
 	}
-	if !h.state.ready() {
+	if !h.ready() {
 		h.inflight.leave(class)
 		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
 	}
@@ -382,7 +382,7 @@ func (h *handler) comeIn(w *response, class requestClass) error {
 func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) error {
 	if class == classWrite && r.ContentLength != 0 {
 		deadline, _ := r.Context().Deadline()
-		place, err := enter(r.Context(), h.seats.bodies, w.share.flow, 1, time.Until(deadline)/waitShare, "too many bodies are on their way, please try again later")
+		place, err := enter(r.Context(), h.seats.uploads, w.share.flow, 1, time.Until(deadline)/waitShare, "too many bodies are on their way, please try again later")
 		if err != nil {
 			return err
 		}

@@ -23,13 +23,13 @@ func code(err error) int {
 // TestInflight: after drain nobody is let in, and it's over when all but the watches have left.
 func TestInflight(t *testing.T) {
 	f := newInflight()
-	for _, class := range []requestClass{classRead, classWrite, classWatch} {
+	for _, class := range []requestClass{classRead, classWrite, classLong} {
 		if err := f.enter(class); err != nil {
 			t.Fatal(err)
 		}
 	}
 	idle := f.drain()
-	for _, class := range []requestClass{classRead, classWrite, classWatch} {
+	for _, class := range []requestClass{classRead, classWrite, classLong} {
 		if got := code(f.enter(class)); got != http.StatusServiceUnavailable {
 			t.Errorf("class %d while draining: %d, want 503", class, got)
 		}
@@ -46,7 +46,7 @@ func TestInflight(t *testing.T) {
 	default:
 		t.Error("not idle when all are done")
 	}
-	f.leave(classWatch)
+	f.leave(classLong)
 }
 
 func TestInflightAtOnce(t *testing.T) {
@@ -63,7 +63,7 @@ func TestInflightAtOnce(t *testing.T) {
 	}
 	all.Go(func() { <-f.drain() })
 	all.Wait()
-	if got := f.now(classRead) + f.now(classWrite) + f.now(classWatch); got != 0 {
+	if got := f.now(classRead) + f.now(classWrite) + f.now(classLong); got != 0 {
 		t.Errorf("%d are left", got)
 	}
 }

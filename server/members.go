@@ -21,9 +21,6 @@ import (
 // membersPath is the list; below it each member has its name.
 const membersPath = "/apiserver-lite/members"
 
-// cluster is what knows the members.
-type cluster = etcd.Server
-
 // membersPage is the answer.
 type membersPage struct {
 	Members []etcd.Member `json:"members"`

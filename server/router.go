@@ -35,12 +35,12 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			audit:    in.audit,
 		},
 		capacity: capacity{
-			inflight: newInflight(),
-			seats:    newSeats(most),
-			large:    fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
-			stalled:  fair.NewLevel(fair.Limits{Most: maxStalled}),
-			yaml:     fair.NewLevel(fair.Limits{Most: 1, PerFlow: maxFlowQueue, Waiting: maxQueue}),
-			bodies:   &fair.Weights{Most: maxBodies},
+			inflight:   newInflight(),
+			seats:      newSeats(most),
+			large:      fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
+			stalled:    fair.NewLevel(fair.Limits{Most: maxStalled}),
+			yaml:       fair.NewLevel(fair.Limits{Most: 1, PerFlow: maxFlowQueue, Waiting: maxQueue}),
+			bodyMemory: &fair.Weights{Most: maxBodies},
 		},
 		streams: streams{
 			port:    in.port,
@@ -48,7 +48,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			sweeper: in.sweeper,
 		},
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
-		state:     state{in.ready.Load, in.checks()},
+		ready:     in.ready.Load, checks: in.checks(),
 		quiescent: in.controllers.Quiescent,
 		snapshots: in.snapshots,
 

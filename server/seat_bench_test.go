@@ -23,7 +23,7 @@ func BenchmarkSeat(b *testing.B) {
 	ctx, cancel := context.WithTimeout(registry.WithUser(r.Context(), &user.DefaultInfo{Name: "alice", Groups: []string{user.AllAuthenticated}}), time.Hour)
 	defer cancel()
 	r = r.WithContext(ctx)
-	w := &response{ResponseWriter: httptest.NewRecorder(), capacity: h.capacity, Admitted: access.Admitted{Asks: access.AttributesOf(r)}}
+	w := &response{ResponseWriter: httptest.NewRecorder(), capacity: h.capacity, Grounds: access.Grounds{Asks: access.AttributesOf(r)}}
 	cpu := func() int64 {
 		var u syscall.Rusage
 		syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -10,15 +10,17 @@ const writeStack = 20 << 10
 // go less deep, and a watch would keep what it doesn't need.
 func growStack(r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		room()
+		deepen()
 	}
 }
 
+// deepen has the stack grow: its frame is as large as a write's frames together.
+//
 //go:noinline
-func room() byte {
+func deepen() byte {
 	var frame [writeStack]byte
-	return last(&frame)
+	return touch(&frame)
 }
 
 //go:noinline
-func last(frame *[writeStack]byte) byte { return frame[writeStack-1] }
+func touch(frame *[writeStack]byte) byte { return frame[writeStack-1] }

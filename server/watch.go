@@ -47,7 +47,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
 	watch := &watches.Watch{
 		Resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
-		UserAgent: r.UserAgent(), Cursor: cursor, Options: options, Cancel: cancel, Why: w.Admitted,
+		UserAgent: r.UserAgent(), Cursor: cursor, Options: options, Cancel: cancel, Why: w.Grounds,
 	}
 	seat, err := h.enterWatches(w)
 	if err != nil {
@@ -72,8 +72,8 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		return nil
 	}
 	w.end.takenOver = true
-	last, method, path := w.last(), r.Method, shortPath(r)
-	watch.Stream.Go(func() { h.streamOn(ctx, watch, last, method, path) })
+	afterHandler, method, path := w.afterHandler(), r.Method, shortPath(r)
+	watch.Stream.Go(func() { h.streamOn(ctx, watch, afterHandler, method, path) })
 	return nil
 }
 
@@ -92,8 +92,8 @@ func (h *handler) stream(ctx context.Context, watch *watches.Watch, w *response,
 	return nil
 }
 
-// last is what is logged and counted of a request whose handler has returned: a copy without what belongs to net/http.
-func (w *response) last() *response {
+// afterHandler is what is logged and counted of a request whose handler has returned: a copy without what belongs to net/http.
+func (w *response) afterHandler() *response {
 	return &response{log: w.log, auditID: w.auditID, begun: time.Now(), audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}}
 }
 

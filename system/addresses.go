@@ -41,7 +41,7 @@ func (m *maker) service(ctx context.Context, served *registry.Catalog, _ string)
 	if err != nil {
 		return 0, err
 	}
-	return newest(made, wrote), network.WriteEndpoints(ctx, m.Registry, m.addresses())
+	return max(made, wrote), network.WriteEndpoints(ctx, m.Registry, m.addresses())
 }
 
 func (m *maker) makeService(ctx context.Context, e *registry.Endpoint) (storage.Revision, error) {
@@ -138,7 +138,7 @@ func (m *maker) serviceCIDR(ctx context.Context, served *registry.Catalog, _ str
 		"lastTransitionTime": metav1.Now().ToUnstructured(),
 	}
 	rev, err := writes.Of(e).Report(ctx, "", ownName, have.UID, cidrManager, map[string]any{"conditions": []any{condition}})
-	return newest(made, rev), err
+	return max(made, rev), err
 }
 
 var (

@@ -62,7 +62,7 @@ func (m *maker) flow(ctx context.Context, served *registry.Catalog, key string) 
 	if key == danglers {
 		some, err := removeDanglers(ctx, schemas, schemaKey)
 		others, more := removeDanglers(ctx, configurations, levelKey)
-		return newest(some, others), errors.Join(err, more)
+		return max(some, others), errors.Join(err, more)
 	}
 	for i, s := range flowSchemas {
 		if key == schemaKey+s.Name {
@@ -152,7 +152,7 @@ func removeDanglers(ctx context.Context, e *registry.Endpoint, prefix string) (r
 		}
 		if on, _ := autoUpdates(object); on {
 			removed, failed := remove(ctx, e, object)
-			rev, err = newest(rev, removed), errors.Join(err, failed)
+			rev, err = max(rev, removed), errors.Join(err, failed)
 		}
 	}
 	return rev, err
@@ -192,7 +192,7 @@ func (m *maker) flowStatus(ctx context.Context, served *registry.Catalog, _ stri
 		if errors.Is(failed, storage.ErrNotFound) {
 			continue
 		}
-		rev, err = newest(rev, wrote), errors.Join(err, failed)
+		rev, err = max(rev, wrote), errors.Join(err, failed)
 	}
 	return rev, err
 }

@@ -99,7 +99,7 @@ func (m *maker) sweepLeases(ctx context.Context, served *registry.Catalog, _ str
 		if err != nil {
 			return rev, err
 		}
-		rev = newest(rev, removed)
+		rev = max(rev, removed)
 	}
 	return rev, nil
 }

@@ -133,11 +133,3 @@ func (m *maker) addresses() []netip.AddrPort {
 	}
 	return []netip.AddrPort{m.Address}
 }
-
-// newest returns the newest of revisions.
-func newest(all ...storage.Revision) (rev storage.Revision) {
-	for _, r := range all {
-		rev = max(rev, r)
-	}
-	return rev
-}

@@ -48,8 +48,8 @@ type question struct {
 	Timeout  time.Duration
 }
 
-// outcome is what Quiescent returned.
-type outcome struct {
+// reply is what Quiescent returned.
+type reply struct {
 	Report  controllers.Report
 	Overdue bool // the time was over
 }
@@ -75,7 +75,7 @@ func (r *Replica) Quiescent(ctx context.Context, rev storage.Revision) (controll
 }
 
 // ask asks the replica that acts. ctx has a deadline.
-func (r *Replica) ask(ctx context.Context, rev storage.Revision) (a outcome, err error) {
+func (r *Replica) ask(ctx context.Context, rev storage.Revision) (a reply, err error) {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	lease, err := r.options.Client.Grant(ctx, int64((left+askGrace)/time.Second))
@@ -119,7 +119,7 @@ func (r *Replica) answerAll(ctx context.Context, fence storage.Condition) {
 	defer answering.Wait()
 	places := make(chan struct{}, maxAsks) // has a token for each answer under way; never closed
 	var answered underWay
-	start := func(q asked) {
+	start := func(q storedQuestion) {
 		if !answered.begin(q.id) {
 			return
 		}
@@ -172,7 +172,7 @@ func (u *underWay) end(id string) {
 }
 
 // eachAsked calls start for each question that has no answer, and for each that comes.
-func (r *Replica) eachAsked(ctx context.Context, start func(asked)) error {
+func (r *Replica) eachAsked(ctx context.Context, start func(storedQuestion)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	open, err := r.options.Client.Txn(ctx).Then(
@@ -203,19 +203,19 @@ func (r *Replica) eachAsked(ctx context.Context, start func(asked)) error {
 	return errors.New("the watch has ended")
 }
 
-// asked is a question as it's in the store.
-type asked struct {
+// storedQuestion is a question as it's in the store.
+type storedQuestion struct {
 	id    string
 	value []byte
 	lease clientv3.LeaseID
 }
 
-func askedOf(kv *mvccpb.KeyValue) asked {
-	return asked{strings.TrimPrefix(string(kv.Key), askPrefix), kv.Value, clientv3.LeaseID(kv.Lease)}
+func askedOf(kv *mvccpb.KeyValue) storedQuestion {
+	return storedQuestion{strings.TrimPrefix(string(kv.Key), askPrefix), kv.Value, clientv3.LeaseID(kv.Lease)}
 }
 
 // answer answers a question, unless this replica doesn't lead any more, or it was answered.
-func (r *Replica) answer(ctx context.Context, fence storage.Condition, of asked) {
+func (r *Replica) answer(ctx context.Context, fence storage.Condition, of storedQuestion) {
 	var q question
 	if json.Unmarshal(of.value, &q) != nil || q.Timeout <= 0 || q.Timeout > r.options.Longest {
 		return
@@ -226,7 +226,7 @@ func (r *Replica) answer(ctx context.Context, fence storage.Condition, of asked)
 	if ctx.Err() != nil {
 		return
 	}
-	text, marshalErr := json.Marshal(outcome{report, err != nil})
+	text, marshalErr := json.Marshal(reply{report, err != nil})
 	if marshalErr != nil {
 		return
 	}

@@ -34,7 +34,7 @@ func TestQuestionsAfterReconnect(t *testing.T) {
 		var got []string
 		looking, stop := context.WithCancel(ctx)
 		last := want[len(want)-1]
-		err := r.eachAsked(looking, func(q asked) {
+		err := r.eachAsked(looking, func(q storedQuestion) {
 			if !answering.begin(q.id) {
 				return
 			}

@@ -33,7 +33,7 @@ type Watch struct {
 	Cancel    context.CancelCauseFunc // ends the stream
 	Stream    *wire.Stream            // nil until it has begun
 	Sent      atomic.Int64            // in bytes
-	Why       access.Admitted         // it was let in
+	Why       access.Grounds          // it was let in
 
 	opened  time.Time
 	among   *Set      // that it's one of
