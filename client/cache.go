@@ -53,7 +53,7 @@ type waiter struct {
 // A resource that isn't there, or that the user may not read, is waited for and asked for again: a definition or a role may
 // come yet. Each failure is a warning in the log. If ctx ends first, the error wraps why it did and the last failure.
 func StartCache[T any](ctx context.Context, from Collection[T], options ...Option) (*Cache[T], error) {
-	if err := newCall(options).err; err != nil {
+	if err := newSettings(options).check(aWatch); err != nil {
 		return nil, err
 	}
 	inner, cancel := context.WithCancel(ctx)

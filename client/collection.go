@@ -62,7 +62,7 @@ func (r Collection[T]) path(namespace, name, subresource string) string {
 
 // Get returns the object with that name.
 func (r Collection[T]) Get(ctx context.Context, name string, options ...Option) (*T, error) {
-	document, err := r.get(ctx, name, newCall(options))
+	document, err := r.get(ctx, name, newSettings(options))
 	if err != nil {
 		return nil, err
 	}
@@ -70,36 +70,37 @@ func (r Collection[T]) Get(ctx context.Context, name string, options ...Option) 
 	return object, err
 }
 
-func (r Collection[T]) get(ctx context.Context, name string, c *call) ([]byte, error) {
-	return r.do(ctx, c, &request{method: http.MethodGet, query: c.only(paramsOfGet...)}, name)
+func (r Collection[T]) get(ctx context.Context, name string, s *settings) ([]byte, error) {
+	return r.do(ctx, s, aGet, &request{method: http.MethodGet}, name)
 }
 
-// do sends a request about an object of this collection's namespace.
-func (r Collection[T]) do(ctx context.Context, c *call, q *request, name string) ([]byte, error) {
+// do sends a request of a kind about an object of this collection's namespace.
+func (r Collection[T]) do(ctx context.Context, s *settings, v verb, q *request, name string) ([]byte, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%s: an object without a name", r)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if err := s.check(v); err != nil {
+		return nil, err
 	}
-	q.path = r.path(r.namespace, name, c.subresource)
+	q.query = s.only(v)
+	q.path = r.path(r.namespace, name, s.subresource)
 	return r.c.answer(ctx, q)
 }
 
 // Create creates the object and returns it as it was stored. An object whose name is empty gets one that begins with its
 // GenerateName. ErrExists is returned if the name is taken.
 func (r Collection[T]) Create(ctx context.Context, object *T, options ...Option) (*T, error) {
-	c := newCall(options)
+	s := newSettings(options)
 	body, h, err := r.body(ctx, object)
-	if err = errors.Join(err, c.err); err != nil {
+	if err = errors.Join(err, s.check(aCreate)); err != nil {
 		return nil, err
 	}
 	name := ""
-	if c.subresource != "" { // such as pods/NAME/binding
+	if s.subresource != "" { // such as pods/NAME/binding
 		name = h.Name
 	}
 	return r.in(h).write(ctx, &request{
-		method: http.MethodPost, path: r.in(h).path(r.in(h).namespace, name, c.subresource), query: c.only(paramsOfWrite...), contentType: jsonType, body: body,
+		method: http.MethodPost, path: r.in(h).path(r.in(h).namespace, name, s.subresource), query: s.only(aCreate), contentType: jsonType, body: body,
 	})
 }
 
@@ -111,8 +112,8 @@ func (r Collection[T]) Update(ctx context.Context, object *T, options ...Option)
 	if err != nil {
 		return nil, err
 	}
-	c := newCall(options)
-	return r.in(h).writeTo(ctx, c, h.Name, &request{method: http.MethodPut, query: c.only(paramsOfWrite...), contentType: jsonType, body: body})
+	s := newSettings(options)
+	return r.in(h).writeTo(ctx, s, aUpdate, h.Name, &request{method: http.MethodPut, contentType: jsonType, body: body})
 }
 
 // UpdateStatus replaces the object's status, and nothing else of it.
@@ -143,8 +144,8 @@ func (r Collection[T]) Patch(ctx context.Context, name string, patch Patch, opti
 	if err != nil {
 		return nil, err
 	}
-	c := newCall(options)
-	return r.writeTo(ctx, c, name, &request{method: http.MethodPatch, query: c.only(paramsOfWrite...), contentType: patch.contentType, body: body})
+	s := newSettings(options)
+	return r.writeTo(ctx, s, aPatch, name, &request{method: http.MethodPatch, contentType: patch.contentType, body: body})
 }
 
 // Apply makes the fields that the object has be as they are in it, creating the object if need be, and removes those that
@@ -155,33 +156,33 @@ func (r Collection[T]) Apply(ctx context.Context, fieldManager string, object *T
 	if err != nil {
 		return nil, err
 	}
-	c := newCall(options)
-	c.query.Set("fieldManager", fieldManager)
-	return r.in(h).writeTo(ctx, c, h.Name, &request{method: http.MethodPatch, query: c.only(paramsOfApply...), contentType: "application/apply-patch+yaml", body: body})
+	s := newSettings(options)
+	s.query.Set("fieldManager", fieldManager)
+	return r.in(h).writeTo(ctx, s, anApply, h.Name, &request{method: http.MethodPatch, contentType: "application/apply-patch+yaml", body: body})
 }
 
 // Delete deletes the object with that name. One that has finalizers goes when they're removed: Until with Gone waits for it.
 func (r Collection[T]) Delete(ctx context.Context, name string, options ...Option) error {
-	c := newCall(options)
-	_, err := r.do(ctx, c, &request{method: http.MethodDelete, query: c.only(paramsOfDelete...), contentType: jsonType, body: c.deleteOptions()}, name)
+	s := newSettings(options)
+	_, err := r.do(ctx, s, aDelete, &request{method: http.MethodDelete, contentType: jsonType, body: s.deleteOptions()}, name)
 	return err
 }
 
 // DeleteCollection deletes all objects of the collection, or those that are selected. Without In it deletes those of all
 // namespaces, which kube-apiserver refuses to do.
 func (r Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
-	c := newCall(options)
-	if c.err != nil {
-		return c.err
+	s := newSettings(options)
+	if err := s.check(aSweep); err != nil {
+		return err
 	}
 	_, err := r.c.answer(ctx, &request{
-		method: http.MethodDelete, path: r.path(r.namespace, "", ""), query: c.only(paramsOfSweep...), contentType: jsonType, body: c.deleteOptions(),
+		method: http.MethodDelete, path: r.path(r.namespace, "", ""), query: s.only(aSweep), contentType: jsonType, body: s.deleteOptions(),
 	})
 	return err
 }
 
 // deleteOptions returns the body of a delete, nil if there's nothing to say.
-func (c *call) deleteOptions() []byte {
+func (s *settings) deleteOptions() []byte {
 	type preconditions struct {
 		UID             string `json:"uid,omitempty"`
 		ResourceVersion string `json:"resourceVersion,omitempty"`
@@ -192,7 +193,7 @@ func (c *call) deleteOptions() []byte {
 		GracePeriodSeconds *int64        `json:"gracePeriodSeconds,omitempty"`
 		Preconditions      preconditions `json:"preconditions,omitzero"`
 		PropagationPolicy  string        `json:"propagationPolicy,omitempty"`
-	}{"v1", "DeleteOptions", c.grace, preconditions{c.uid, c.rv}, c.propagation}
+	}{"v1", "DeleteOptions", s.grace, preconditions{s.uid, s.rv}, s.propagation}
 	if o.GracePeriodSeconds == nil && o.Preconditions == (preconditions{}) && o.PropagationPolicy == "" {
 		return nil
 	}
@@ -231,8 +232,8 @@ func (r Collection[T]) in(h head) Collection[T] {
 	return r
 }
 
-func (r Collection[T]) writeTo(ctx context.Context, c *call, name string, q *request) (*T, error) {
-	document, err := r.do(ctx, c, q, name)
+func (r Collection[T]) writeTo(ctx context.Context, s *settings, v verb, name string, q *request) (*T, error) {
+	document, err := r.do(ctx, s, v, q, name)
 	if err != nil {
 		return nil, err
 	}

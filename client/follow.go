@@ -40,15 +40,16 @@ const (
 // come back.
 func (r Collection[T]) Follow(ctx context.Context, version string, options ...Option) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
-		c := newCall(options)
+		s := newSettings(options)
+		err := s.check(aWatch)
 		if version == "" || version == "0" {
-			c.err = fmt.Errorf("%w: %q", ErrVersion, version)
+			err = fmt.Errorf("%w: %q", ErrVersion, version)
 		}
-		if c.err != nil {
-			yield(Event[T]{}, c.err)
+		if err != nil {
+			yield(Event[T]{}, err)
 			return
 		}
-		f := follower[T]{from: r, call: c, version: version, pause: c.backoff(followFirst, followMost)}
+		f := follower[T]{from: r, settings: s, version: version, pause: s.backoff(followFirst, followMost)}
 		for {
 			opened := time.Now()
 			err := f.connection(ctx, yield)
@@ -69,25 +70,25 @@ func (r Collection[T]) Follow(ctx context.Context, version string, options ...Op
 
 // follower is one Follow.
 type follower[T any] struct {
-	from    Collection[T]
-	call    *call
-	version string // everything up to it has been yielded
-	pause   *backoff
+	from     Collection[T]
+	settings *settings
+	version  string // everything up to it has been yielded
+	pause    *backoff
 }
 
 // connection yields the events of one connection. io.EOF is a clean end.
 func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error) bool) error {
-	query := f.call.only(paramsOfWatch...)
+	query := f.settings.only(aWatch)
 	query.Set("resourceVersion", f.version)
-	f.call.counters.Watches.Add(1)
+	f.settings.counters.Watches.Add(1)
 	w, err := f.from.open(ctx, query, true)
 	if err != nil {
 		return err
 	}
-	return w.forward(ctx, f.call.counters, func(event Event[T]) bool {
+	return w.forward(ctx, f.settings.counters, func(event Event[T]) bool {
 		f.version = event.ResourceVersion
 		f.pause.reset()
-		return event.Type == Bookmark && !f.call.bookmarks || yield(event, nil)
+		return event.Type == Bookmark && !f.settings.bookmarks || yield(event, nil)
 	})
 }
 
@@ -98,7 +99,7 @@ func (f *follower[T]) until(opened time.Time, err error) time.Duration {
 		return reconnectInterval - time.Since(opened)
 	}
 	pause := f.pause.after(err)
-	f.call.counters.Failures.Add(1)
+	f.settings.counters.Failures.Add(1)
 	f.from.c.log.Warn("watch failed, going on", "resource", f.from.String(), "version", f.version, "after", pause.Round(time.Millisecond), "error", err)
 	return pause
 }
@@ -128,9 +129,9 @@ type backoff struct {
 }
 
 // backoff returns the pauses that the options ask for, or else those given.
-func (c *call) backoff(first, most time.Duration) *backoff {
-	if c.first > 0 {
-		first, most = c.first, c.most
+func (s *settings) backoff(first, most time.Duration) *backoff {
+	if s.first > 0 {
+		first, most = s.first, s.most
 	}
 	return &backoff{first: first, most: most, now: first}
 }

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -20,9 +19,9 @@ type List[T any] struct {
 	// ResourceVersion is the version that all of the list's objects are of: follow from here.
 	ResourceVersion string
 
-	from  Collection[T]
-	call  *call
-	first page
+	from     Collection[T]
+	settings *settings
+	first    page
 }
 
 // page is a part of a list.
@@ -35,12 +34,15 @@ type page struct {
 
 // List lists the collection: the newest state, unless an option says otherwise.
 func (r Collection[T]) List(ctx context.Context, options ...Option) (*List[T], error) {
-	c := newCall(options)
-	first, err := r.page(ctx, c, "")
+	s := newSettings(options)
+	if err := s.check(aList); err != nil {
+		return nil, err
+	}
+	first, err := r.page(ctx, s, "")
 	if err != nil {
 		return nil, err
 	}
-	return &List[T]{ResourceVersion: first.version, from: r, call: c, first: first}, nil
+	return &List[T]{ResourceVersion: first.version, from: r, settings: s, first: first}, nil
 }
 
 // All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's
@@ -91,7 +93,7 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 				return
 			}
 			var err error
-			if p, err = l.from.page(ctx, l.call, p.next); err != nil {
+			if p, err = l.from.page(ctx, l.settings, p.next); err != nil {
 				yield(Event[T]{}, err)
 				return
 			}
@@ -103,23 +105,11 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 }
 
 // page fetches one page: the first, or the one that a token stands for.
-func (r Collection[T]) page(ctx context.Context, c *call, token string) (page, error) {
-	if c.err != nil {
-		return page{}, c.err
-	}
+func (r Collection[T]) page(ctx context.Context, s *settings, token string) (page, error) {
 	for {
-		query := c.only(paramsOfList...)
-		if c.pageSize > 0 {
-			query.Set("limit", strconv.Itoa(c.pageSize))
-		}
-		if token != "" {
-			query.Del("resourceVersion") // the token has it
-			query.Del("resourceVersionMatch")
-			query.Set("continue", token)
-		}
-		document, err := r.c.answer(ctx, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: query})
+		document, err := r.c.answer(ctx, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: s.page(token)})
 		var refusal *StatusError
-		if c.inconsistent && token != "" && errors.Is(err, ErrExpired) && errors.As(err, &refusal) && refusal.continuation != "" && refusal.continuation != token {
+		if s.inconsistent && token != "" && errors.Is(err, ErrExpired) && errors.As(err, &refusal) && refusal.continuation != "" && refusal.continuation != token {
 			token = refusal.continuation
 			continue
 		}

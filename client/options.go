@@ -1,18 +1,22 @@
 package client
 
 import (
+	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
-// Option says more about a request. An option that a request has no use for has no effect.
-type Option func(*call)
+// Option says more about a request. One that would change what the request is about, or when it's done, is refused where it has no
+// use: Labels, Fields and At where nothing is selected or listed, IfVersion and IfUID where nothing is deleted. Any other has no effect
+// there.
+type Option func(*settings)
 
-// call is what options say about one call.
-type call struct {
+// settings are what options say about one call.
+type settings struct {
 	query       url.Values
 	since       string // of a watch
 	subresource string
@@ -28,92 +32,146 @@ type call struct {
 	err         error // what is wrong with the options
 }
 
-// newCall reads the options.
-func newCall(options []Option) *call {
-	c := &call{query: url.Values{}, pageSize: defaultPageSize, counters: &Counters{}}
+// newSettings reads the options.
+func newSettings(options []Option) *settings {
+	s := &settings{query: url.Values{}, pageSize: defaultPageSize, counters: &Counters{}}
 	for _, option := range options {
-		option(c)
+		option(s)
 	}
-	return c
+	return s
 }
 
-// What each kind of request may have in its query; options that say something else have no effect on it.
+// verb is a kind of request.
+type verb struct {
+	name    string // as one says it: a list
+	params  []string
+	deletes bool // it may have preconditions
+}
+
+// The kinds of requests, with what each may have in its query.
 var (
-	paramsOfGet   = []string{"resourceVersion"}
-	paramsOfList  = []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"}
-	paramsOfWatch = []string{"labelSelector", "fieldSelector", "timeoutSeconds"}
-	paramsOfWrite = []string{"dryRun", "fieldManager", "fieldValidation"}
-	paramsOfApply = []string{"dryRun", "fieldManager", "fieldValidation", "force"}
+	aGet    = verb{name: "a get", params: []string{"resourceVersion"}}
+	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"}}
+	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", "timeoutSeconds"}}
+	aCreate = verb{name: "a create", params: paramsOfWrite}
+	aUpdate = verb{name: "an update", params: paramsOfWrite}
+	aPatch  = verb{name: "a patch", params: paramsOfWrite}
+	anApply = verb{name: "an apply", params: append(paramsOfWrite, "force")}
 	// A deletion of one object has a name, and is none of those that are selected.
-	paramsOfDelete = []string{"dryRun"}
-	paramsOfSweep  = []string{"dryRun", "labelSelector", "fieldSelector"}
+	aDelete = verb{name: "a delete", params: []string{"dryRun"}, deletes: true}
+	aSweep  = verb{name: "a delete of a collection", params: []string{"dryRun", "labelSelector", "fieldSelector"}, deletes: true}
 )
 
-// only returns the part of the query that a request may have.
-func (c *call) only(names ...string) url.Values {
+var paramsOfWrite = []string{"dryRun", "fieldManager", "fieldValidation"}
+
+// check tells what is wrong with the options of a request of that kind.
+func (s *settings) check(v verb) error {
+	lacks := func(name string) bool { return s.query.Has(name) && !slices.Contains(v.params, name) }
+	useless := ""
+	switch {
+	case s.err != nil:
+		return s.err
+	case lacks("labelSelector"):
+		useless = "Labels"
+	case lacks("fieldSelector"):
+		useless = "Fields"
+	case lacks("resourceVersionMatch") && s.query.Get("resourceVersionMatch") == matchExact:
+		useless = "At"
+	case s.rv != "" && !v.deletes:
+		useless = "IfVersion"
+	case s.uid != "" && !v.deletes:
+		useless = "IfUID"
+	default:
+		return nil
+	}
+	return fmt.Errorf("client: %s has no use in %s", useless, v.name)
+}
+
+// only returns the part of the query that a request of that kind may have.
+func (s *settings) only(v verb) url.Values {
 	query := url.Values{}
-	for _, name := range names {
-		if values, has := c.query[name]; has {
+	for _, name := range v.params {
+		if values, has := s.query[name]; has {
 			query[name] = values
 		}
 	}
 	return query
 }
 
+// page returns the query of a page of a list: of the first, or of the one that a token stands for.
+func (s *settings) page(token string) url.Values {
+	query := s.only(aList)
+	if s.pageSize > 0 {
+		query.Set("limit", strconv.Itoa(s.pageSize))
+	}
+	if token != "" {
+		query.Del("resourceVersion") // the token has it
+		query.Del("resourceVersionMatch")
+		query.Set("continue", token)
+	}
+	return query
+}
+
+// How the version that a list asks for is matched.
+const (
+	matchExact        = "Exact"
+	matchNotOlderThan = "NotOlderThan"
+)
+
 func set(name, value string) Option {
-	return func(c *call) { c.query.Set(name, value) }
+	return func(s *settings) { s.query.Set(name, value) }
 }
 
 // Labels narrows a list, a watch or a delete of a collection to objects that the label selector selects, such as
 // "tier in (front,back),!legacy". package selectors has the syntax.
 func Labels(selector string) Option {
-	return func(c *call) {
+	return func(s *settings) {
 		if _, err := selectors.ParseLabels(selector); err != nil {
-			c.err = err
+			s.err = err
 		}
-		c.query.Set("labelSelector", selector)
+		s.query.Set("labelSelector", selector)
 	}
 }
 
 // Fields narrows it to objects that the field selector selects, such as "metadata.name=red" or "spec.node!=".
 func Fields(selector string) Option {
-	return func(c *call) {
+	return func(s *settings) {
 		if _, err := selectors.ParseFields(selector); err != nil {
-			c.err = err
+			s.err = err
 		}
-		c.query.Set("fieldSelector", selector)
+		s.query.Set("fieldSelector", selector)
 	}
 }
 
 // NotOlderThan lets a get or a list be answered with any state that is at least as new as the version. "0" is any state.
 // Without it the answer has the newest state.
 func NotOlderThan(version string) Option {
-	return func(c *call) {
-		c.query.Set("resourceVersion", version)
-		c.query.Set("resourceVersionMatch", "NotOlderThan")
+	return func(s *settings) {
+		s.query.Set("resourceVersion", version)
+		s.query.Set("resourceVersionMatch", matchNotOlderThan)
 	}
 }
 
 // At asks a list for the state at exactly that version. ErrExpired is returned if it's too old.
 func At(version string) Option {
-	return func(c *call) {
-		c.query.Set("resourceVersion", version)
-		c.query.Set("resourceVersionMatch", "Exact")
+	return func(s *settings) {
+		s.query.Set("resourceVersion", version)
+		s.query.Set("resourceVersionMatch", matchExact)
 	}
 }
 
 // PageSize is how many objects a list fetches at once. Defaults to 500; 0 fetches all at once.
-func PageSize(n int) Option { return func(c *call) { c.pageSize = n } }
+func PageSize(n int) Option { return func(s *settings) { s.pageSize = n } }
 
 // AllowInconsistent lets a list go on when its version expires between two pages: the rest is of a newer version, to which
 // List.ResourceVersion then changes. Without it the list ends with ErrExpired.
-func AllowInconsistent() Option { return func(c *call) { c.inconsistent = true } }
+func AllowInconsistent() Option { return func(s *settings) { s.inconsistent = true } }
 
 // Since begins a watch after the version. Without it a watch gives all that there is, as Added, and then what changes.
-func Since(version string) Option { return func(c *call) { c.since = version } }
+func Since(version string) Option { return func(s *settings) { s.since = version } }
 
 // Bookmarks yields bookmarks, too: events that have nothing but a ResourceVersion, up to which all has been given.
-func Bookmarks() Option { return func(c *call) { c.bookmarks = true } }
+func Bookmarks() Option { return func(s *settings) { s.bookmarks = true } }
 
 // WatchFor ends a watch cleanly after that time. Without it the server chooses, usually from half an hour to an hour.
 func WatchFor(d time.Duration) Option {
@@ -123,19 +181,19 @@ func WatchFor(d time.Duration) Option {
 // Backoff sets the pauses after failures: the first one, and the longest. Each is about twice the one before; if both are the
 // same, all are exactly that.
 func Backoff(first, longest time.Duration) Option {
-	return func(c *call) { c.first, c.most = first, max(first, longest) }
+	return func(s *settings) { s.first, s.most = first, max(first, longest) }
 }
 
 // Resync is how often Reflect calls Store.Resync. Without it, never.
-func Resync(every time.Duration) Option { return func(c *call) { c.resync = every } }
+func Resync(every time.Duration) Option { return func(s *settings) { s.resync = every } }
 
 // CountIn counts what Follow, Track or Reflect does; nil counts nothing.
 func CountIn(counters *Counters) Option {
-	return func(c *call) {
+	return func(s *settings) {
 		if counters == nil {
 			counters = &Counters{}
 		}
-		c.counters = counters
+		s.counters = counters
 	}
 }
 
@@ -151,11 +209,12 @@ func Force() Option { return set("force", "true") }
 // Strict refuses an object with unknown or repeated fields. Without it they're dropped, with a warning.
 func Strict() Option { return set("fieldValidation", "Strict") }
 
-// IfVersion deletes only what has that resourceVersion; ErrConflict says that it doesn't.
-func IfVersion(version string) Option { return func(c *call) { c.rv = version } }
+// IfVersion deletes only what has that resourceVersion; ErrConflict says that it doesn't. What is written has the version in itself:
+// see Collection.Update and the function Update.
+func IfVersion(version string) Option { return func(s *settings) { s.rv = version } }
 
 // IfUID deletes only the object with that UID; ErrConflict says that another has its name.
-func IfUID(uid string) Option { return func(c *call) { c.uid = uid } }
+func IfUID(uid string) Option { return func(s *settings) { s.uid = uid } }
 
 // Propagation says what happens to the dependents of what is deleted.
 type Propagation string
@@ -168,15 +227,15 @@ const (
 )
 
 // Propagate sets what happens to the dependents of what is deleted. Without it the server chooses.
-func Propagate(p Propagation) Option { return func(c *call) { c.propagation = string(p) } }
+func Propagate(p Propagation) Option { return func(s *settings) { s.propagation = string(p) } }
 
 // GracePeriod is how long what is deleted has to end, for kinds that know this.
 func GracePeriod(d time.Duration) Option {
-	return func(c *call) {
+	return func(s *settings) {
 		seconds := int64(d / time.Second)
-		c.grace = &seconds
+		s.grace = &seconds
 	}
 }
 
 // Subresource addresses a part of the object that has a path of its own, such as status.
-func Subresource(name string) Option { return func(c *call) { c.subresource = name } }
+func Subresource(name string) Option { return func(s *settings) { s.subresource = name } }

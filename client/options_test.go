@@ -33,18 +33,19 @@ func scripted(t *testing.T, body string) (c *Client, queries *[]string) {
 	return c, queries
 }
 
-// TestOptions: an option that a request has no use for isn't sent.
+// TestOptions: an option that narrows no request isn't sent where it has no use.
 func TestOptions(t *testing.T) {
 	c, queries := scripted(t, `{"kind":"ThingList","metadata":{"resourceVersion":"7","name":"x"},"items":[]}`)
 	things, ctx := Resource[Object](c, "v1", "things"), t.Context()
-	all := []Option{Since("3"), NotOlderThan("4"), Labels("a=b"), DryRun(), Force(), Strict(), PageSize(0), CountIn(nil)}
+	one := []Option{Since("3"), NotOlderThan("4"), DryRun(), Force(), Strict(), PageSize(0), CountIn(nil)}
+	all := append(one[:len(one):len(one)], Labels("a=b"))
 	object := Object(`{"kind":"Thing","metadata":{"name":"x"}}`)
 	for _, tt := range []struct {
 		name string
 		do   func() error
 		want string
 	}{
-		{"get", func() error { _, err := things.Get(ctx, "x", all...); return err }, "resourceVersion=4"},
+		{"get", func() error { _, err := things.Get(ctx, "x", one...); return err }, "resourceVersion=4"},
 		{"list", func() error { _, err := things.List(ctx, all...); return err }, "labelSelector=a%3Db&resourceVersion=4&resourceVersionMatch=NotOlderThan"},
 		{"watch", func() error {
 			for range things.Watch(ctx, all...) {
@@ -58,16 +59,62 @@ func TestOptions(t *testing.T) {
 			}
 			return nil
 		}, "allowWatchBookmarks=true&labelSelector=a%3Db&resourceVersion=5&watch=true"},
-		{"create", func() error { _, err := things.Create(ctx, &object, all...); return err }, "dryRun=All&fieldValidation=Strict"},
-		{"patch", func() error { _, err := things.Patch(ctx, "x", Merge(1), all...); return err }, "dryRun=All&fieldValidation=Strict"},
-		{"apply", func() error { _, err := things.Apply(ctx, "me", &object, all...); return err }, "dryRun=All&fieldManager=me&fieldValidation=Strict&force=true"},
-		{"delete", func() error { return things.Delete(ctx, "x", all...) }, "dryRun=All"},
+		{"create", func() error { _, err := things.Create(ctx, &object, one...); return err }, "dryRun=All&fieldValidation=Strict"},
+		{"patch", func() error { _, err := things.Patch(ctx, "x", Merge(1), one...); return err }, "dryRun=All&fieldValidation=Strict"},
+		{"apply", func() error { _, err := things.Apply(ctx, "me", &object, one...); return err }, "dryRun=All&fieldManager=me&fieldValidation=Strict&force=true"},
+		{"delete", func() error { return things.Delete(ctx, "x", one...) }, "dryRun=All"},
 		{"delete all", func() error { return things.In("default").DeleteCollection(ctx, all...) }, "dryRun=All&labelSelector=a%3Db"},
 	} {
 		*queries = nil
 		if err := tt.do(); err != nil || len(*queries) == 0 || (*queries)[0] != tt.want {
 			t.Errorf("%s: asked with %q, %v; want %q", tt.name, *queries, err, tt.want)
 		}
+	}
+}
+
+// TestUselessOptions: an option that would narrow a request is refused where it can't, and nothing is sent.
+func TestUselessOptions(t *testing.T) {
+	c, queries := scripted(t, `{}`)
+	things, ctx := Resource[Object](c, "v1", "things"), t.Context()
+	object := Object(`{"kind":"Thing","metadata":{"name":"x"}}`)
+	for _, tt := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"get of labels", func() error { _, err := things.Get(ctx, "x", Labels("a=b")); return err }, "Labels has no use in a get"},
+		{"get of a version", func() error { _, err := things.Get(ctx, "x", At("5")); return err }, "At has no use in a get"},
+		{"table of one", func() error { _, err := things.Table(ctx, "x", nil, Fields("a=b")); return err }, "Fields has no use in a get"},
+		{"list of a version", func() error { _, err := things.List(ctx, IfVersion("5")); return err }, "IfVersion has no use in a list"},
+		{"create", func() error { _, err := things.Create(ctx, &object, IfUID("u")); return err }, "IfUID has no use in a create"},
+		{"update", func() error { _, err := things.Update(ctx, &object, IfVersion("5")); return err }, "IfVersion has no use in an update"},
+		{"patch", func() error { _, err := things.Patch(ctx, "x", Merge(1), IfVersion("5")); return err }, "IfVersion has no use in a patch"},
+		{"apply", func() error { _, err := things.Apply(ctx, "me", &object, IfUID("u")); return err }, "IfUID has no use in an apply"},
+		{"read and patch", func() error {
+			_, err := Update(ctx, things, "x", func(*Object) error { return nil }, IfVersion("5"))
+			return err
+		}, "IfVersion has no use in a patch"},
+		{"delete", func() error { return things.Delete(ctx, "x", Labels("a=b")) }, "Labels has no use in a delete"},
+		{"delete all of a version", func() error { return things.DeleteCollection(ctx, At("5")) }, "At has no use in a delete of a collection"},
+		{"watch", func() error {
+			for _, err := range things.Watch(ctx, IfUID("u")) {
+				return err
+			}
+			return nil
+		}, "IfUID has no use in a watch"},
+		{"follow", func() error {
+			for _, err := range things.Follow(ctx, "5", At("5")) {
+				return err
+			}
+			return nil
+		}, "At has no use in a watch"},
+		{"reflect", func() error { return Reflect(ctx, things, &Cache[Object]{}, IfVersion("5")) }, "IfVersion has no use in a watch"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := tt.do(); err == nil || err.Error() != "client: "+tt.want || len(*queries) > 0 {
+				t.Errorf("it asks with %q and ends with %v; want the error %s", *queries, err, tt.want)
+			}
+		})
 	}
 }
 
@@ -109,7 +156,7 @@ func TestBookmarkOfStrictType(t *testing.T) {
 // TestListByMany: many goroutines may read one list.
 func TestListByMany(t *testing.T) {
 	c, _ := scripted(t, `{"kind":"ThingList","metadata":{"resourceVersion":"7","continue":""},"items":[]}`)
-	list := &List[Object]{ResourceVersion: "7", from: Resource[Object](c, "v1", "things"), call: newCall(nil), first: page{version: "7", next: "more", items: []byte("[]")}}
+	list := &List[Object]{ResourceVersion: "7", from: Resource[Object](c, "v1", "things"), settings: newSettings(nil), first: page{version: "7", next: "more", items: []byte("[]")}}
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {

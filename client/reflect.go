@@ -30,19 +30,19 @@ type Store[T any] interface {
 //
 // The options narrow the collection (Labels, Fields), and say how (PageSize, Backoff, Resync, CountIn).
 func Reflect[T any](ctx context.Context, from Collection[T], store Store[T], options ...Option) error {
-	c := newCall(options)
-	if c.err != nil {
-		return c.err
+	s := newSettings(options)
+	if err := s.check(aWatch); err != nil {
+		return err
 	}
-	c.bookmarks = true
+	s.bookmarks = true
 	r := &reflector[T]{store: store}
 	var resync sync.WaitGroup
 	defer resync.Wait()
-	if c.resync > 0 {
-		resync.Go(func() { r.resync(ctx, c.resync) })
+	if s.resync > 0 {
+		resync.Go(func() { r.resync(ctx, s.resync) })
 	}
 	var lastFailure error
-	t := newTracker(from, c)
+	t := newTracker(from, s)
 	for step, err := range t.run(ctx) {
 		switch {
 		case ctx.Err() != nil: // the loop ends

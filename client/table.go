@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 )
 
 // Table is what a collection looks like to people, as the server sees it: the columns of `kubectl get`.
@@ -31,19 +30,19 @@ type TableRow struct {
 // Table returns the collection, or with a name that object, as a table, whose pages are fetched one by one. progress, if it
 // isn't nil, is told after each page how many rows there have been, and how many remain, as far as the server says so.
 func (r Collection[T]) Table(ctx context.Context, name string, progress func(done, remaining int), options ...Option) (*Table, error) {
-	c := newCall(options)
-	if c.err != nil {
-		return nil, c.err
-	}
-	query := c.only(paramsOfGet...)
+	s, v := newSettings(options), aGet
 	if name == "" {
-		query = c.only(paramsOfList...)
+		v = aList
 	}
-	if name == "" && c.pageSize > 0 {
-		query.Set("limit", strconv.Itoa(c.pageSize))
+	if err := s.check(v); err != nil {
+		return nil, err
 	}
 	var all Table
-	for {
+	for token := ""; ; {
+		query := s.only(aGet)
+		if name == "" {
+			query = s.page(token)
+		}
 		body, err := r.c.answer(ctx, &request{
 			method: http.MethodGet, path: r.path(r.namespace, name, ""), query: query, accept: "application/json;as=Table;v=v1;g=meta.k8s.io",
 		})
@@ -74,6 +73,6 @@ func (r Collection[T]) Table(ctx context.Context, name string, progress func(don
 		if page.Metadata.Continue == "" {
 			return &all, nil
 		}
-		query.Set("continue", page.Metadata.Continue)
+		token = page.Metadata.Continue
 	}
 }

@@ -49,17 +49,17 @@ type State[T any] struct {
 //
 // The options narrow the collection (Labels, Fields), and say how (PageSize, Backoff, Bookmarks, CountIn).
 func (r Collection[T]) Track(ctx context.Context, options ...Option) iter.Seq2[Step[T], error] {
-	t := newTracker(r, newCall(options))
+	t := newTracker(r, newSettings(options))
 	t.paged = true
 	return t.run(ctx)
 }
 
 // tracker is one Track. Reflect is one that takes the state from the beginning of a watch where the server has that.
 type tracker[T any] struct {
-	from  Collection[T]
-	call  *call
-	pause *backoff
-	yield func(Step[T], error) bool
+	from     Collection[T]
+	settings *settings
+	pause    *backoff
+	yield    func(Step[T], error) bool
 
 	current  bool   // the state at version was given, so that a watch can go on from it
 	version  string // the last one seen; empty if none has been, or if the server doesn't know it any more
@@ -69,8 +69,8 @@ type tracker[T any] struct {
 	wait     time.Duration // the pause after it
 }
 
-func newTracker[T any](from Collection[T], c *call) *tracker[T] {
-	return &tracker[T]{from: from, call: c, pause: c.backoff(trackFirst, trackMost)}
+func newTracker[T any](from Collection[T], s *settings) *tracker[T] {
+	return &tracker[T]{from: from, settings: s, pause: s.backoff(trackFirst, trackMost)}
 }
 
 // errLeft says that the loop over what is yielded was left.
@@ -79,8 +79,8 @@ var errLeft = errors.New("the loop was left")
 // run is Track, once.
 func (t *tracker[T]) run(ctx context.Context) iter.Seq2[Step[T], error] {
 	return func(yield func(Step[T], error) bool) {
-		if t.call.err != nil {
-			yield(Step[T]{}, t.call.err)
+		if err := t.settings.check(aWatch); err != nil {
+			yield(Step[T]{}, err)
 			return
 		}
 		t.yield = yield
@@ -115,7 +115,7 @@ func (t *tracker[T]) failed(err error) {
 		t.pause.reset()
 	}
 	t.lastFail, t.wait = now, t.pause.after(err)
-	t.call.counters.Failures.Add(1)
+	t.settings.counters.Failures.Add(1)
 }
 
 // once fetches the state if need be, and follows it for one connection. io.EOF is a clean end.
@@ -123,7 +123,7 @@ func (t *tracker[T]) once(ctx context.Context) error {
 	t.progress = false
 	w, err := t.connect(ctx)
 	if err == nil {
-		err = w.forward(ctx, t.call.counters, t.apply)
+		err = w.forward(ctx, t.settings.counters, t.apply)
 	}
 	if errors.Is(err, ErrExpired) || errors.Is(err, ErrVersionTooLarge) || errors.Is(err, ErrType) {
 		t.current = false // ErrType: the object may be gone or mended in the next state
@@ -134,7 +134,7 @@ func (t *tracker[T]) once(ctx context.Context) error {
 // apply yields what a connection has given.
 func (t *tracker[T]) apply(event Event[T]) bool {
 	t.version, t.progress = event.ResourceVersion, true
-	return event.Type == Bookmark && !t.call.bookmarks || t.yield(Step[T]{Event: event}, nil)
+	return event.Type == Bookmark && !t.settings.bookmarks || t.yield(Step[T]{Event: event}, nil)
 }
 
 // connect returns a watch that goes on from what was yielded.
@@ -179,7 +179,7 @@ func unsupported(err error) bool {
 
 // stream takes the state from the beginning of a watch.
 func (t *tracker[T]) stream(ctx context.Context) (w *connection[T], err error) {
-	query := map[string]string{"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": t.version}
+	query := map[string]string{"sendInitialEvents": "true", "resourceVersionMatch": matchNotOlderThan, "resourceVersion": t.version}
 	if w, err = t.watch(ctx, query); err != nil {
 		return nil, err
 	}
@@ -245,26 +245,26 @@ func (s *initialState[T]) take(event Event[T]) {
 
 // list takes the state from a list. A list that expires between its pages is fetched again as one page.
 func (t *tracker[T]) list(ctx context.Context) error {
-	c := *t.call
+	s := *t.settings
 	for {
-		c.query = t.query(nil)
+		s.query = t.query(nil)
 		if t.version != "" {
-			c.query.Set("resourceVersion", t.version)
-			c.query.Set("resourceVersionMatch", "NotOlderThan")
+			s.query.Set("resourceVersion", t.version)
+			s.query.Set("resourceVersionMatch", matchNotOlderThan)
 		}
-		first, err := t.from.page(ctx, &c, "")
+		first, err := t.from.page(ctx, &s, "")
 		if err != nil {
 			return err
 		}
-		list := List[T]{ResourceVersion: first.version, from: t.from, call: &c, first: first}
+		list := List[T]{ResourceVersion: first.version, from: t.from, settings: &s, first: first}
 		var state []Event[T]
 		for event, failed := range list.events(ctx) {
 			if err = failed; err == nil {
 				state = append(state, event)
 			}
 		}
-		if errors.Is(err, ErrExpired) && c.pageSize > 0 {
-			c.pageSize = 0
+		if errors.Is(err, ErrExpired) && s.pageSize > 0 {
+			s.pageSize = 0
 			continue
 		}
 		if err != nil {
@@ -276,8 +276,8 @@ func (t *tracker[T]) list(ctx context.Context) error {
 
 // replace yields the state.
 func (t *tracker[T]) replace(objects []Event[T], version string) error {
-	if t.call.counters.Lists.Add(1) > 1 {
-		t.call.counters.Relists.Add(1)
+	if t.settings.counters.Lists.Add(1) > 1 {
+		t.settings.counters.Relists.Add(1)
 	}
 	t.version, t.current, t.progress = version, true, true
 	if !t.yield(Step[T]{State: &State[T]{objects, version}}, nil) {
@@ -291,7 +291,7 @@ func (t *tracker[T]) watch(ctx context.Context, with map[string]string) (*connec
 	query := t.query(with)
 	timeout := minTrackWatch + rand.N(maxTrackWatch-minTrackWatch)
 	query.Set("timeoutSeconds", strconv.Itoa(int(timeout/time.Second)))
-	t.call.counters.Watches.Add(1)
+	t.settings.counters.Watches.Add(1)
 	return t.from.open(ctx, query, true)
 }
 
@@ -299,7 +299,7 @@ func (t *tracker[T]) watch(ctx context.Context, with map[string]string) (*connec
 func (t *tracker[T]) query(with map[string]string) url.Values {
 	query := url.Values{}
 	for _, name := range []string{"labelSelector", "fieldSelector"} {
-		if value := t.call.query.Get(name); value != "" {
+		if value := t.settings.query.Get(name); value != "" {
 			query.Set(name, value)
 		}
 	}

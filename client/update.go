@@ -23,7 +23,10 @@ const (
 // What is sent is a merge patch of what has changed, which holds only for the version that was read. So fields that T
 // doesn't have stay as they are, but for those within lists: a list that has changed is replaced as a whole.
 func Update[T any](ctx context.Context, r Collection[T], name string, change func(*T) error, options ...Option) (*T, error) {
-	pause := (&call{}).backoff(conflictFirst, conflictMost)
+	if err := newSettings(options).check(aPatch); err != nil {
+		return nil, err
+	}
+	pause := (&settings{}).backoff(conflictFirst, conflictMost)
 	for {
 		stored, err := updateOnce(ctx, r, name, change, options)
 		if !errors.Is(err, ErrConflict) {
@@ -36,7 +39,7 @@ func Update[T any](ctx context.Context, r Collection[T], name string, change fun
 }
 
 func updateOnce[T any](ctx context.Context, r Collection[T], name string, change func(*T) error, options []Option) (*T, error) {
-	document, err := r.get(ctx, name, &call{query: map[string][]string{}, subresource: newCall(options).subresource})
+	document, err := r.get(ctx, name, &settings{query: map[string][]string{}, subresource: newSettings(options).subresource})
 	if err != nil {
 		return nil, err
 	}

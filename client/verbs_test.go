@@ -167,6 +167,28 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestTablePages: a table has one version, however many pages it takes.
+func TestTablePages(t *testing.T) {
+	widgets, ctx := collection(t, define(t).URL), bounded(t)
+	for i := range 5 {
+		must(widgets.Create(ctx, widget(fmt.Sprintf("w%d", i), i)))(t)
+	}
+	version := must(widgets.List(ctx))(t).ResourceVersion
+	must(widgets.Create(ctx, widget("later", 1)))(t)
+	for _, tt := range []struct {
+		name   string
+		option client.Option
+		want   int
+	}{{"at it", client.At(version), 5}, {"not older than it", client.NotOlderThan(version), 6}} {
+		t.Run(tt.name, func(t *testing.T) {
+			table, err := widgets.Table(ctx, "", nil, client.PageSize(2), tt.option)
+			if err != nil || len(table.Rows) != tt.want {
+				t.Errorf("it's %+v, %v; want %d rows", table, err, tt.want)
+			}
+		})
+	}
+}
+
 // TestUpdateKeeps: writers that come together all get their turn, and fields that the type doesn't have stay.
 func TestUpdateKeeps(t *testing.T) {
 	s := define(t)

@@ -30,16 +30,16 @@ const (
 // connection's worth.
 func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
-		c := newCall(options)
-		if c.err != nil {
-			yield(Event[T]{}, c.err)
+		s := newSettings(options)
+		if err := s.check(aWatch); err != nil {
+			yield(Event[T]{}, err)
 			return
 		}
-		query := c.only(paramsOfWatch...)
-		if c.since != "" {
-			query.Set("resourceVersion", c.since)
+		query := s.only(aWatch)
+		if s.since != "" {
+			query.Set("resourceVersion", s.since)
 		}
-		w, err := r.open(ctx, query, c.bookmarks)
+		w, err := r.open(ctx, query, s.bookmarks)
 		if err != nil {
 			yield(Event[T]{}, err)
 			return

@@ -1,11 +1,11 @@
 package kubeconfig
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +46,25 @@ const (
 	patience = time.Minute
 	// afterKill is how long the program's own children may hold its output open once it has been killed.
 	afterKill = time.Second
+	// maxCredential is how many bytes the program may print, and as many to standard error. A certificate with its chain has
+	// a few thousand.
+	maxCredential = 1 << 20
 )
+
+// output keeps what the program prints.
+type output struct {
+	bytes []byte
+	full  bool // it would have had more than maxCredential
+}
+
+// Write is io.Writer's. Its error closes the pipe, which ends the program.
+func (o *output) Write(p []byte) (int, error) {
+	if o.full = len(o.bytes)+len(p) > maxCredential; o.full {
+		return 0, io.ErrShortWrite
+	}
+	o.bytes = append(o.bytes, p...)
+	return len(p), nil
+}
 
 // credential is what the command prints.
 type credential struct {
@@ -172,18 +190,20 @@ func (c *command) run(ctx context.Context) (got credential, err error) {
 	for _, e := range c.Env {
 		program.Env = append(program.Env, e.Name+"="+e.Value)
 	}
-	var stderr bytes.Buffer
-	program.Stderr = &stderr
-	out, err := program.Output()
+	var stdout, stderr output
+	program.Stdout, program.Stderr = &stdout, &stderr
+	err = program.Run()
 	switch {
+	case stdout.full || stderr.full:
+		return got, fmt.Errorf("%s printed more than %d bytes", c.Command, maxCredential)
 	case errors.Is(err, exec.ErrNotFound) && c.InstallHint != "":
 		return got, fmt.Errorf("%w: %s", err, c.InstallHint)
 	case err != nil && ctx.Err() != nil:
 		return got, fmt.Errorf("%s: %w", c.Command, context.Cause(ctx))
 	case err != nil:
-		return got, fmt.Errorf("%s: %w: %s", c.Command, err, strings.TrimSpace(stderr.String()))
+		return got, fmt.Errorf("%s: %w: %s", c.Command, err, strings.TrimSpace(string(stderr.bytes)))
 	}
-	if err := json.Unmarshal(out, &got); err != nil || got.Kind != "ExecCredential" {
+	if err := json.Unmarshal(stdout.bytes, &got); err != nil || got.Kind != "ExecCredential" {
 		return got, fmt.Errorf("%s printed no ExecCredential", c.Command)
 	}
 	switch {

@@ -5,7 +5,8 @@
 // client.Options says.
 //
 // A user with a plug-in (exec) has its command run: when the client is made, when what it printed expires, and after an answer
-// of 401. Unlike kubectl's it has no standard input and a minute at most, and its standard error is shown only if it fails.
+// of 401. Unlike kubectl's it has no standard input, a minute at most, and a MiB for what it prints, and its standard error is shown
+// only if it fails.
 // One goroutine at a time runs it, and nobody waits for it beyond his own context. Package client's comment has the locks.
 package kubeconfig
 

@@ -48,6 +48,8 @@ func TestOpen(t *testing.T) {
 	write("plugin", "#!/bin/sh\necho '{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"'$WHO-$1'\"}}'\n", 0o700)
 	write("informed", "#!/bin/sh\n"+`echo "$KUBERNETES_EXEC_INFO" | grep -qF '"server":"'"`+url+`"'"' && echo "$KUBERNETES_EXEC_INFO" | grep -qF '"certificate-authority-data":"`+base64.StdEncoding.EncodeToString(ca)+`"' &&
 echo "$KUBERNETES_EXEC_INFO" | grep -qF '"config":{"audience":"shop"}' && echo '{"kind":"ExecCredential","status":{"token":"informed"}}'`+"\n", 0o700)
+	write("endless", "#!/bin/sh\nexec yes\n", 0o700)
+	write("complaining", "#!/bin/sh\nexec yes >&2\n", 0o700)
 	write("broken", "#!/bin/sh\necho sorry >&2; exit 3\n", 0o700)
 	path := write("config", `
 apiVersion: v1
@@ -62,6 +64,8 @@ contexts:
 - {name: informed, context: {cluster: extended, user: informed}}
 - {name: asking, context: {cluster: by-data, user: asking}}
 - {name: broken, context: {cluster: by-data, user: broken}}
+- {name: endless, context: {cluster: by-data, user: endless}}
+- {name: complaining, context: {cluster: by-data, user: complaining}}
 - {name: no-cluster, context: {cluster: none, user: token}}
 - {name: no-user, context: {cluster: by-data, user: none}}
 clusters:
@@ -80,6 +84,8 @@ users:
 - {name: exec, user: {exec: {command: ./plugin, args: [arg], env: [{name: WHO, value: me}]}}}
 - {name: basic, user: {username: me, password: secret}}
 - {name: broken, user: {exec: {command: ./broken}}}
+- {name: endless, user: {exec: {command: ./endless}}}
+- {name: complaining, user: {exec: {command: ./complaining}}}
 `, 0o600)
 	other := write("other", `{current-context: late, contexts: [{name: late, context: {cluster: by-data, user: token}}, {name: dev, context: {cluster: none}}]}`, 0o600)
 	for _, tt := range []struct {
@@ -100,6 +106,8 @@ users:
 		{"no such user", path, "no-user", "", "", `no user "none"`},
 		{"basic", path, "basic", "", "", "basic authentication"},
 		{"a plug-in that fails", path, "broken", "", "", "sorry"},
+		{"a plug-in without an end", path, "endless", "", "", "./endless printed more than 1048576 bytes"},
+		{"a plug-in that complains without an end", path, "complaining", "", "", "./complaining printed more than 1048576 bytes"},
 		{"no file", dir + "/none", "", "", "", "none"},
 		{"no kubeconfig", dir + "/token", "", "", "", "token"},
 	} {
