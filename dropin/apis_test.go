@@ -154,6 +154,7 @@ func TestAPIFlagsWithoutEffect(t *testing.T) {
 		"--feature-gates=WatchList=false":                            nil,
 		"--feature-gates=WatchList=true,CBORServingAndStorage=false": nil,
 		"--feature-gates=CBORServingAndStorage=true":                 {"--feature-gates=CBORServingAndStorage=true"},
+		"--feature-gates=NativeHistograms=false":                     {"--feature-gates=NativeHistograms=false"},
 		"--feature-gates=AllAlpha=true":                              {"--feature-gates=AllAlpha=true"},
 		"--feature-gates=AllAlpha=false":                             nil,
 		"--feature-gates=AllBeta=false":                              {"--feature-gates=AllBeta=false"},

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// upstream are the names of kube-apiserver 1.37.1's flags, from the sources of k8s.io/kubernetes, k8s.io/apiserver and k8s.io/component-base.
+// upstream are the names of kube-apiserver 1.37.2's flags, from the sources of k8s.io/kubernetes, k8s.io/apiserver and k8s.io/component-base.
 //
 //go:embed testdata/kube-apiserver-flags.txt
 var upstream string

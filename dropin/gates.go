@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// upstreamGates are the feature gates of kube-apiserver 1.37.1, a line each: the name, whether it's on by default, its stage, and
+// upstreamGates are the feature gates of kube-apiserver 1.37.2, a line each: the name, whether it's on by default, its stage, and
 // "locked" if it can't be changed.
 //
 //go:embed feature-gates.txt
