@@ -105,9 +105,8 @@ type Request struct {
 	ID         string
 	Received   time.Time
 	Attributes *authorizer.AttributesRecord // who asks for what
-	// Unauthenticated says of a request with a wrong credential, or none, which kinds it has. It's refused, and its only
-	// event is ResponseStarted.
-	Unauthenticated string
+	// Refused says that a request is refused before it's known who asks, such as for a wrong credential. Its only event is ResponseStarted.
+	Refused bool
 }
 
 // maxUserAgent is how much of a User-Agent is noted, in bytes; kube-apiserver's figure.
@@ -123,9 +122,8 @@ func (l *Log) Begin(about Request) (*Record, error) {
 	r := &Record{log: l, omitted: config.OmitStages, omitManagedFields: config.OmitManagedFields, event: event(about, config.Level)}
 	r.bodies = bodiesOf(about.Attributes, config.Level)
 	r.longRunning = about.Attributes.GetVerb() == "watch"
-	if about.Unauthenticated != "" {
+	if about.Refused {
 		r.longRunning, r.refused = true, true
-		r.event.ResponseStatus = &metav1.Status{Message: about.Unauthenticated}
 		return r, nil
 	}
 	if err := r.received(); err != nil && l.options.Mode == ModeBlockingStrict {

@@ -95,9 +95,6 @@ func (r *Record) Status(s metav1.Status) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.refused { // it has a message, and nothing is told about why
-		return
-	}
 	r.event.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
 }
 

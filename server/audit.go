@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -13,7 +12,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
-	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // beginAudit notes for the audit log that a user asks for something. It comes when it's known who asks, and
@@ -40,37 +38,18 @@ func (h *handler) beginAudit(w *response, r *http.Request, u user.Info) (*http.R
 	return r.WithContext(audit.NewContext(r.Context(), record)), nil
 }
 
-// auditRefused notes a request without a credential that lets it in, which is about to be refused.
+// auditRefused notes a request that is about to be refused, before it's known who asks.
 func (h *handler) auditRefused(w *response, r *http.Request) {
 	if h.audit == nil {
 		return
 	}
 	about := w.auditedRequest(r)
-	about.Unauthenticated = "Authentication failed, " + credentialsOf(r)
+	about.Refused = true
 	w.audit, _ = h.audit.Begin(about) // no error: it's refused in any case
 }
 
 func (w *response) auditedRequest(r *http.Request) audit.Request {
 	return audit.Request{Request: r, ID: w.auditID, Received: w.begun, Attributes: access.AttributesOf(r)}
-}
-
-// credentialsOf says which kinds of credentials a request has, for the audit log.
-func credentialsOf(r *http.Request) string {
-	var kinds []string
-	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	switch {
-	case strings.EqualFold(scheme, "Basic"):
-		kinds = append(kinds, "basic")
-	case strings.EqualFold(scheme, "Bearer"), scheme == "" && wire.SocketToken(r) != "":
-		kinds = append(kinds, "bearer")
-	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		kinds = append(kinds, "x509")
-	}
-	if len(kinds) == 0 {
-		return "no credentials provided"
-	}
-	return "attempted: " + strings.Join(kinds, ", ")
 }
 
 // auditRequest notes the body of a request for an object.

@@ -242,6 +242,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err error) {
 	limit, err := arrivalLimit(r)
 	if err != nil {
+		h.auditRefused(w, r)
 		return nil, err
 	}
 	if h.pulse == nil && !h.identity.on {
