@@ -178,7 +178,7 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 				"reads and watches go on meanwhile", err),
 		}}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
+		return ended(err)
 	case errors.Is(err, storage.ErrNoMajority):
 		e.Res.Registry.outages.report(err)
 		unavailable := apierrors.NewServiceUnavailable("no majority of the store's members can be reached: nothing was written; " +
@@ -196,6 +196,14 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 		return unavailable
 	}
 	return &failure{resource, name, err}
+}
+
+// ended is what a request is told whose time is over.
+func ended(err error) error {
+	if errors.Is(err, storage.ErrUnknownOutcome) {
+		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
+	}
+	return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 }
 
 // outageRetry is after how many seconds a client may ask again when the store couldn't answer: an etcd that has lost its

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,5 +42,23 @@ func TestAskedTimeout(t *testing.T) {
 		if res.StatusCode != test.code || got > test.most {
 			t.Errorf("timeout=%s: %s with %v, want %d with at most %v: %s", test.timeout, res.Status, got, test.code, test.most, body)
 		}
+	}
+}
+
+// TestEndedRequest: a request whose time is over is told so in kube-apiserver's words, and that a write may have happened alone if it may have.
+func TestEndedRequest(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	s.PostYAML(configMaps, "metadata: {name: a}")
+	const want = `"message":"Timeout: request did not complete within the allotted timeout"`
+	for _, ask := range []struct{ method, path, body string }{
+		{"GET", configMaps + "/a", ""}, {"GET", configMaps, ""}, {"POST", configMaps, `{"metadata":{"name":"b"}}`},
+	} {
+		if res, body := s.Do(ask.method, ask.path+"?timeout=1ns", ask.body); res.StatusCode != 504 || !strings.Contains(body, want) {
+			t.Errorf("%s %s: %s, want 504 with %s: %s", ask.method, ask.path, res.Status, want, body)
+		}
+	}
+	if res, body := s.Do("GET", configMaps+"/b", ""); res.StatusCode != 404 {
+		t.Errorf("what ended before it was written: %s: %s", res.Status, body)
 	}
 }
