@@ -141,7 +141,7 @@ type (
 	}
 	reference struct {
 		Name string `json:"name"`
-		UID  string `json:"uid"`
+		UID  string `json:"uid,omitempty"`
 	}
 )
 
@@ -244,6 +244,9 @@ func (a *Accounts) bind(ctx context.Context, to *boundTo, ref *authenticationv1.
 		return apierrors.NewBadRequest("cannot bind token to object of type " + gvk.String())
 	case gvk.Kind == "Node":
 		namespace = ""
+	}
+	if err := registry.CheckName(ref.Name); err != nil {
+		return err
 	}
 	o, err := a.find(ctx, gvk.Kind, namespace, ref.Name)
 	if err != nil {
@@ -381,8 +384,21 @@ func (a *Accounts) checkBound(ctx context.Context, b *boundTo) error {
 		if of.ref == nil {
 			continue
 		}
-		if o := a.cached(of.kind, of.namespace, of.ref.Name); o == nil || o.Err != nil || of.ref.UID == "" || o.Field("metadata.uid") != of.ref.UID || isGone(o) {
-			return fmt.Errorf("service account token has been invalidated: its %s %s is gone", of.kind, of.ref.Name)
+		account := of.kind == "ServiceAccount"
+		switch o := a.cached(of.kind, of.namespace, of.ref.Name); {
+		case account && (o == nil || o.Err != nil):
+			return fmt.Errorf("serviceaccounts %q not found", of.ref.Name)
+		case o == nil || o.Err != nil || of.ref.UID == "":
+			return errors.New("service account token has been invalidated")
+		case account && o.Field("metadata.uid") != of.ref.UID:
+			return fmt.Errorf("service account UID (%s) does not match claim (%s)", o.Field("metadata.uid"), of.ref.UID)
+		case o.Field("metadata.uid") != of.ref.UID:
+			kind := strings.ToLower(of.kind)
+			return fmt.Errorf("%s UID (%s) does not match service account %[1]s ref claim (%[3]s)", kind, o.Field("metadata.uid"), of.ref.UID)
+		case account && isGone(o):
+			return fmt.Errorf("service account %s/%s has been deleted", of.namespace, of.ref.Name)
+		case isGone(o):
+			return errors.New("service account token has been invalidated")
 		}
 	}
 	return nil

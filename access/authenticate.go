@@ -276,11 +276,12 @@ func (a *Authenticator) Review(ctx context.Context, r *authenticationv1.TokenRev
 	}
 	u, shared, err := a.token(ctx, r.Spec.Token, wanted)
 	r.Status.Authenticated = err == nil
-	if err != nil {
-		r.Status.Error = err.Error()
-		if errors.Is(err, errUnknownToken) {
-			r.Status.Error = "invalid bearer token" // as in kube-apiserver's answer
-		}
+	switch {
+	case errors.Is(err, errUnknownToken):
+		r.Status.Error = "invalid bearer token" // as in kube-apiserver's answer
+		return
+	case err != nil:
+		r.Status.Error = "[invalid bearer token, " + err.Error() + "]"
 		return
 	}
 	r.Status.User, r.Status.Audiences = registry.UserInfo(u), shared

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -44,6 +45,17 @@ func BadVersion(text string, err error, list bool) error {
 		return BadRequest("invalid resource version: %s", cause)
 	}
 	return Unforeseen(cause)
+}
+
+// CheckName refuses a name that no object can have, in the words of Kubernetes' storage.
+func CheckName(name string) error {
+	if name == "" {
+		return BadRequest("Name parameter required.")
+	}
+	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
+		return BadRequest("Name parameter invalid: %q: %s", clip.Text(name), strings.Join(problems, ";"))
+	}
+	return nil
 }
 
 // BadOptions refuses the options of a deletion for what their decoder says.

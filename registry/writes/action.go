@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -63,15 +61,12 @@ func (e Writer) forward(ctx context.Context, r *registry.Request) (registry.Resu
 	})
 }
 
-// badName refuses a name that no object can have, in the words of Kubernetes' storage; nil if the action has an object.
+// badName refuses a name that no object can have; nil if the action has an object.
 func (a acted) badName() error {
-	switch {
-	case a.targetKey != "":
+	if a.targetKey != "" {
 		return nil
-	case a.Name == "":
-		return registry.BadRequest("Name parameter required.")
 	}
-	return registry.BadRequest("Name parameter invalid: %q: %s", clip.Text(a.Name), strings.Join(content.IsPathSegmentName(a.Name), ";"))
+	return registry.CheckName(a.Name)
 }
 
 // actOn answers what was sent to a subresource.

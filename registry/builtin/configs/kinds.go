@@ -99,6 +99,13 @@ func defaultSecret(s *corev1.Secret) {
 }
 
 func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
+	if old != nil {
+		errs = append(errs, apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))...)
+		if ptr.Deref(old.Immutable, false) {
+			errs = append(errs, staysImmutable(s.Immutable)...)
+			errs = append(errs, frozen("data", s.Data, old.Data)...)
+		}
+	}
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
 		errs = append(errs, rules.Problems(field.NewPath("data").Key(key), key, validation.IsConfigMapKey(key))...)
@@ -107,16 +114,7 @@ func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
 	if size > corev1.MaxSecretSize {
 		errs = append(errs, field.TooLong(field.NewPath("data"), "", corev1.MaxSecretSize))
 	}
-	errs = append(errs, validateSecretType(s)...)
-	if old == nil {
-		return errs
-	}
-	errs = append(errs, apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))...)
-	if ptr.Deref(old.Immutable, false) {
-		errs = append(errs, staysImmutable(s.Immutable)...)
-		errs = append(errs, frozen("data", s.Data, old.Data)...)
-	}
-	return errs
+	return append(errs, validateSecretType(s)...)
 }
 
 // warnSecret warns of a certificate and a key that don't fit.

@@ -23,7 +23,7 @@ const (
 // Kinds are the lines of the table.
 func Kinds(o Options) []registry.Type {
 	return []registry.Type{
-		{Names: line.Names("", "v1", "ServiceAccount", "sa"), New: line.New[corev1.ServiceAccount], Columns: accountColumns, Subresources: o.accountParts(), Prepare: line.Prepare(prepareAccount),
+		{Names: line.Names("", "v1", "ServiceAccount", "sa"), New: line.New[corev1.ServiceAccount], Columns: accountColumns, Subresources: o.accountParts(), Prepare: line.Prepare(prepareAccount), Warnings: line.Warnings(warnAccount),
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true}},
 		{Names: line.Names(rbacGroup, "v1", "Role"), New: line.New[rbacv1.Role], Awaited: true, MayWrite: o.mayGrant(),
 			Strategy:  registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true},
@@ -73,4 +73,19 @@ func (o Options) accountParts() []registry.Subresource {
 		},
 		Prepare: o.PrepareToken, Act: o.IssueToken, AnswersSent: true,
 	}}
+}
+
+// mountableOnly says that the pods of an account mount no Secrets but those that it lists.
+const mountableOnly = "kubernetes.io/enforce-mountable-secrets"
+
+func warnAccount(a, old *corev1.ServiceAccount) []string {
+	_, is := a.Annotations[mountableOnly]
+	if old != nil {
+		_, was := old.Annotations[mountableOnly]
+		is = is && !was
+	}
+	if !is {
+		return nil
+	}
+	return []string{"metadata.annotations[" + mountableOnly + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 }
