@@ -76,7 +76,7 @@ type Type struct {
 	Held      func(obj Typed) bool
 	Grace     func(obj Typed, asked *int64) int64
 
-	// Generation, if set, counts the changes of an object instead of the registry, before Prepare. old is nil for a new object.
+	// Generation, if set, counts the changes of an object, but for its status, instead of the registry, before Prepare. old is nil for a new object.
 	Generation func(obj, old Typed) int64
 	// MayWrite, if set, refuses what the user of a client's write (UserFrom) may not give to an object, between Default and
 	// Validate. Its error, a Status error, is answered.
@@ -502,7 +502,7 @@ func (t *typed) Prepared(ctx context.Context, o, old *object.Object, subresource
 			return nil, nil, nil, err
 		}
 	}
-	if t.Generation != nil {
+	if t.Generation != nil && subresource != AtStatus {
 		MetaOf(obj).Generation = t.Generation(obj, prev)
 	}
 	if t.Prepare != nil {

@@ -171,6 +171,21 @@ func TestReportedIsKept(t *testing.T) {
 	}
 }
 
+// TestBalancerStatus: a Service has the status of a load balancer as long as it is one, and no other one can be given it.
+func TestBalancerStatus(t *testing.T) {
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
+	const services, given = "/api/v1/namespaces/default/services", `{"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}`
+	must(t, s, http.MethodPost, services, `{"metadata":{"name":"a"},"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}`, http.StatusCreated)
+	must(t, s, http.MethodPatch, services+"/a/status", given, http.StatusOK, "Content-Type", statusOf)
+	if text := must(t, s, http.MethodPatch, services+"/a", `{"spec":{"type":"NodePort"}}`, http.StatusOK, "Content-Type", statusOf); strings.Contains(text, "1.2.3.4") {
+		t.Errorf("a Service that is no load balancer any more is %s", text)
+	}
+	const want = "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"
+	if text := must(t, s, http.MethodPatch, services+"/a/status", given, http.StatusUnprocessableEntity, "Content-Type", statusOf); !strings.Contains(text, want) {
+		t.Errorf("%s, want %s", text, want)
+	}
+}
+
 // TestStatusWarnings reports addresses that are valid, and written in an unusual way.
 func TestStatusWarnings(t *testing.T) {
 	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })

@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,6 +157,7 @@ func (w *write) dropStatus(o *object.Object) error {
 // that change objects are asked before, and once.
 func (w *write) storeNamed(ctx context.Context, in *object.Object) (*kube.Object, error) {
 	// The conditions come first: in a missing namespace, the answer is about the namespace.
+	w.Name = cmp.Or(in.Meta.Name, in.Meta.GenerateName) // by which that calls the object
 	conds, err := w.conditions(ctx)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -42,14 +43,14 @@ func (w *write) namespaceCondition(ctx context.Context) (storage.Condition, erro
 	case ns == nil:
 		return storage.Condition{}, n.Res.Storage.Fail(name, storage.ErrNotFound)
 	case ns.DeletionTimestamp != "":
-		return storage.Condition{}, terminating(w.Endpoint, name)
+		return storage.Condition{}, terminating(w, name)
 	}
 	return storage.Condition{Key: key, Revision: ns.Revision}, nil
 }
 
 // terminating refuses a create in a namespace that is being deleted; clients look for the cause.
-func terminating(e *registry.Endpoint, name string) error {
-	err := apierrors.NewForbidden(e.GroupResource(), "", errors.New("unable to create new content in namespace "+name+" because it is being terminated"))
+func terminating(w *write, name string) error {
+	err := apierrors.NewForbidden(w.GroupResource(), clip.Text(w.Name), errors.New("unable to create new content in namespace "+name+" because it is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type:    corev1.NamespaceTerminatingCause,
 		Message: "namespace " + name + " is being terminated",

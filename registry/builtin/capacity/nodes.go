@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -192,20 +191,19 @@ func (c *check) nodeStatus(s *corev1.NodeStatus) {
 	}
 	at := field.NewPath("status", "declaredFeatures")
 	for i, feature := range s.DeclaredFeatures {
+		if i > 0 {
+			switch before := s.DeclaredFeatures[i-1]; {
+			case before == feature:
+				c.Add(field.Duplicate(at.Index(i), feature))
+			case before > feature:
+				c.Add(field.Invalid(at.Index(i), feature, "list must be sorted alphabetically"))
+			}
+		}
 		switch {
 		case len(feature) > validation.DNS1123SubdomainMaxLength:
 			c.Add(field.Invalid(at.Index(i), feature, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", feature, validation.DNS1123SubdomainMaxLength)))
 		case !declaredFeature.MatchString(feature):
 			c.Add(field.Invalid(at.Index(i), feature, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", feature)))
-		}
-		if i == 0 {
-			continue
-		}
-		switch before := s.DeclaredFeatures[i-1]; {
-		case before == feature:
-			c.Add(field.Duplicate(at.Index(i), feature))
-		case before > feature:
-			c.Add(field.Invalid(at.Index(i), feature, "list must be sorted alphabetically"))
 		}
 	}
 }
@@ -248,10 +246,10 @@ func validateRuntimeClass(class, old *nodev1.RuntimeClass) field.ErrorList {
 			seen[key] = true
 		}
 	}
-	if old != nil && class.Handler != old.Handler {
-		c.Add(field.Invalid(field.NewPath("handler"), class.Handler, apivalidation.FieldImmutableErrorMsg).MarkCoveredByDeclarative())
+	if old != nil {
+		c.DeclareImmutable(field.NewPath("handler"), class.Handler, old.Handler)
 	}
-	return c.Errs
+	return c.All()
 }
 
 func warnRuntimeClass(class, _ *nodev1.RuntimeClass) (texts []string) {

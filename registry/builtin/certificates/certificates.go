@@ -134,10 +134,19 @@ func validateRequest(_ context.Context, obj, before registry.Typed, subresource 
 	if err := checkCertificates(r.Status.Certificate); err != nil && !unchanged {
 		errs = append(errs, field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error()))
 	}
-	if old == nil {
-		return errs
+	if old != nil {
+		errs = append(errs, validateRequestUpdate(r, old, subresource)...)
 	}
-	return append(errs, validateRequestUpdate(r, old, subresource)...)
+	if isBoth(r) && (old == nil || !isBoth(old)) {
+		errs = append(errs, field.Invalid(field.NewPath("status", "conditions"), `{conditions[{"type": "Approved"}], conditions[{"type": "Denied"}]}`,
+			"must specify at most one of: `conditions[{\"type\": \"Approved\"}]`, `conditions[{\"type\": \"Denied\"}]`"))
+	}
+	return errs
+}
+
+// isBoth tells whether a request is approved as well as denied.
+func isBoth(r *certificatesv1.CertificateSigningRequest) bool {
+	return len(ofType(r, certificatesv1.CertificateApproved)) > 0 && len(ofType(r, certificatesv1.CertificateDenied)) > 0
 }
 
 // checkRequest wants one PKCS#10 request as PEM, signed by its own key.
@@ -191,26 +200,25 @@ func ofType(r *certificatesv1.CertificateSigningRequest, kind certificatesv1.Req
 	return all
 }
 
+// finalConditions are True, and stay.
+var finalConditions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed}
+
 func validateRequestConditions(r, old *certificatesv1.CertificateSigningRequest) (errs field.ErrorList) {
 	at := field.NewPath("status", "conditions")
-	both, nameless, repeated := false, false, false // in the stored one
+	nameless, repeated := false, false // in the stored one
 	if old != nil {
-		both = len(ofType(old, certificatesv1.CertificateApproved)) > 0 && len(ofType(old, certificatesv1.CertificateDenied)) > 0
 		nameless = len(ofType(old, "")) > 0
 		for _, c := range old.Status.Conditions {
 			repeated = repeated || len(ofType(old, c.Type)) > 1
 		}
 	}
 	seen := map[certificatesv1.RequestConditionType]bool{}
-	other := map[certificatesv1.RequestConditionType]certificatesv1.RequestConditionType{
-		certificatesv1.CertificateApproved: certificatesv1.CertificateDenied, certificatesv1.CertificateDenied: certificatesv1.CertificateApproved,
-	}
 	for i, c := range r.Status.Conditions {
 		if c.Type == "" && !nameless {
 			errs = append(errs, field.Required(at.Index(i).Child("type"), ""))
 		}
 		states := []string{"False", "True", "Unknown"}
-		if other[c.Type] != "" || c.Type == certificatesv1.CertificateFailed {
+		if slices.Contains(finalConditions, c.Type) {
 			states = []string{"True"}
 		}
 		switch {
@@ -218,9 +226,6 @@ func validateRequestConditions(r, old *certificatesv1.CertificateSigningRequest)
 			errs = append(errs, field.Required(at.Index(i).Child("status"), ""))
 		case !slices.Contains(states, string(c.Status)):
 			errs = append(errs, field.NotSupported(at.Index(i).Child("status"), c.Status, states))
-		}
-		if seen[other[c.Type]] && other[c.Type] != "" && !both {
-			errs = append(errs, field.Invalid(at, c.Type, "Approved and Denied conditions are mutually exclusive"))
 		}
 		if seen[c.Type] && !repeated {
 			errs = append(errs, field.Duplicate(at.Index(i).Child("type"), c.Type))
@@ -233,7 +238,7 @@ func validateRequestConditions(r, old *certificatesv1.CertificateSigningRequest)
 // validateRequestUpdate keeps each part of a request to those that may write it.
 func validateRequestUpdate(r, old *certificatesv1.CertificateSigningRequest, subresource string) (errs field.ErrorList) {
 	at := field.NewPath("status", "conditions")
-	for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+	for _, kind := range finalConditions {
 		if len(ofType(r, kind)) < len(ofType(old, kind)) {
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not remove a condition of type %q", kind)))
 		}

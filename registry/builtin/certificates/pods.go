@@ -16,6 +16,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,12 +40,21 @@ func (s signers) validatePodCertificate(ctx context.Context, obj, before registr
 	case old == nil:
 		return validatePodCertificateSpec(&r.Spec)
 	case subresource == "":
-		return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
+		return apivalidation.ValidateImmutableField(earlierSpec(r.Spec), earlierSpec(old.Spec), field.NewPath("spec"))
 	}
 	if errs := validatePodCertificateStatus(r, old); len(errs) > 0 {
 		return errs
 	}
 	return s.maySign(ctx, obj, before, subresource)
+}
+
+// earlierSpec is a spec with the members that only earlier versions have, which a refusal shows.
+func earlierSpec(s certificatesv1.PodCertificateRequestSpec) certificatesv1beta1.PodCertificateRequestSpec {
+	return certificatesv1beta1.PodCertificateRequestSpec{
+		SignerName: s.SignerName, PodName: s.PodName, PodUID: s.PodUID, ServiceAccountName: s.ServiceAccountName, ServiceAccountUID: s.ServiceAccountUID,
+		NodeName: s.NodeName, NodeUID: s.NodeUID, MaxExpirationSeconds: s.MaxExpirationSeconds, StubPKCS10Request: s.StubPKCS10Request,
+		UnverifiedUserAnnotations: s.UnverifiedUserAnnotations,
+	}
 }
 
 func validatePodCertificateSpec(s *certificatesv1.PodCertificateRequestSpec) field.ErrorList {

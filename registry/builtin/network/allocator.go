@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -387,8 +386,8 @@ func (c *claim) notePorts(o *kube.Object) {
 
 // prepareService keeps what a service was given where an update says nothing of it, takes away what a service of its type
 // doesn't have, and says of which family its address is.
-func (a *Allocator) prepareService(s, old *corev1.Service, _ string) {
-	if old != nil {
+func (a *Allocator) prepareService(s, old *corev1.Service, subresource string) {
+	if old != nil && subresource == "" {
 		keepAllocated(s, old)
 		dropUnneeded(s, old)
 	}
@@ -460,40 +459,5 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 	if hasHealthPort(s) && hasHealthPort(old) {
 		line.OrDefault(&s.Spec.HealthCheckNodePort, old.Spec.HealthCheckNodePort)
-	}
-}
-
-// dropUnneeded takes what an update has kept, but a service of its new type doesn't have.
-func dropUnneeded(s, old *corev1.Service) {
-	now, was := &s.Spec, &old.Spec
-	if hasIP(old) && !hasIP(s) {
-		if now.ClusterIP == was.ClusterIP {
-			now.ClusterIP, now.ClusterIPs = "", nil
-		}
-		dropSame(&now.IPFamilyPolicy, was.IPFamilyPolicy)
-		dropSame(&now.IPFamilies, was.IPFamilies)
-	}
-	if hasNodePorts(old) && !hasNodePorts(s) && slices.EqualFunc(now.Ports, was.Ports, func(a, b corev1.ServicePort) bool { return a.NodePort == b.NodePort }) {
-		for i := range now.Ports {
-			now.Ports[i].NodePort = 0
-		}
-	}
-	if hasHealthPort(old) && !hasHealthPort(s) {
-		dropSame(&now.HealthCheckNodePort, was.HealthCheckNodePort)
-	}
-	if was.Type == corev1.ServiceTypeLoadBalancer && now.Type != corev1.ServiceTypeLoadBalancer {
-		dropSame(&now.AllocateLoadBalancerNodePorts, was.AllocateLoadBalancerNodePorts)
-		dropSame(&now.LoadBalancerClass, was.LoadBalancerClass)
-	}
-	if isOutside(old) && !isOutside(s) {
-		dropSame(&now.ExternalTrafficPolicy, was.ExternalTrafficPolicy)
-	}
-}
-
-// dropSame empties a field that is as it was.
-func dropSame[T any](now *T, was T) {
-	if equality.Semantic.DeepEqual(*now, was) {
-		var none T
-		*now = none
 	}
 }

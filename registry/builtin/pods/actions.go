@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -288,18 +289,20 @@ func notYet(b *policyv1.PodDisruptionBudget) error {
 
 // disrupt writes a budget's status with one disruption more.
 func disrupt(ctx context.Context, e *registry.Endpoint, b *policyv1.PodDisruptionBudget, pod string) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": b.ResourceVersion},
-		"status": map[string]any{
-			"disruptionsAllowed": b.Status.DisruptionsAllowed - 1,
-			"disruptedPods":      map[string]any{pod: metav1.Now()},
-		},
-	})
+	status := map[string]any{"disruptionsAllowed": b.Status.DisruptionsAllowed - 1, "disruptedPods": map[string]any{pod: metav1.Now()}}
+	if b.Status.DisruptionsAllowed == 1 {
+		conditions := slices.Clone(b.Status.Conditions)
+		meta.SetStatusCondition(&conditions, metav1.Condition{
+			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Status.ObservedGeneration,
+		})
+		status["conditions"] = conditions
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": b.ResourceVersion}, "status": status})
 	if err != nil {
 		return err
 	}
 	_, err = writes.Of(e).Patch(ctx, &registry.Request{
-		Target: registry.Target{Namespace: b.Namespace, Name: b.Name, Subresource: "status"}, Body: patch, PatchType: "application/merge-patch+json",
+		Target: registry.Target{Namespace: b.Namespace, Name: b.Name, Subresource: "status"}, Body: patch, PatchType: "application/merge-patch+json", UserAgent: e.Res.Registry.Manager,
 	})
 	return err
 }

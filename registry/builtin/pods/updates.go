@@ -175,7 +175,7 @@ func withoutUpdatable(s, old *corev1.PodSpec, at *field.Path) (next *corev1.PodS
 	// What waits may be told more narrowly where to run.
 	for name, value := range old.NodeSelector {
 		if next.NodeSelector[name] != value {
-			errs = append(errs, field.Invalid(at.Child("nodeSelector"), next.NodeSelector, "only additions are allowed for nodeSelector"))
+			errs = append(errs, field.Invalid(at.Child("nodeSelector"), next.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 			break
 		}
 	}

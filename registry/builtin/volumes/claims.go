@@ -151,7 +151,7 @@ func (c *Check) claimClass(claim, old *corev1.PersistentVolumeClaim, now *corev1
 		now.StorageClassName = nil
 		return
 	}
-	c.Immutable(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), is, was)
+	c.Immutable(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), is, was)
 	if old.Spec.StorageClassName == nil && next != nil && !had { // a default that came later
 		now.StorageClassName = nil
 	}
