@@ -29,11 +29,12 @@ func TestTerms(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for !holds() {
-			if r.ctx.Err() != nil {
+		for news := c.reader.bell.wait(); !holds(); news = c.reader.bell.wait() {
+			select {
+			case <-news:
+			case <-r.ctx.Done():
 				t.Fatal("not in time")
 			}
-			time.Sleep(time.Millisecond) // nothing tells when it begins to hold
 		}
 	}
 	owner := r.create("owner", nil)
