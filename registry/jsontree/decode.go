@@ -19,8 +19,11 @@ var ErrTooDeep = fmt.Errorf("nests deeper than %d levels", maxDepth)
 // Decode decodes one JSON document, which must be valid UTF-8. Of members of one object with the same name the
 // last counts; repeated tells that there are some, or that it's unknown. Errors are ErrTooDeep and
 // those of sigs.k8s.io/json. The tree's strings keep a copy of the document alive.
-func Decode(data []byte) (tree any, repeated bool, err error) {
-	p := parser{text: string(data)}
+func Decode(data []byte) (tree any, repeated bool, err error) { return DecodeWithout(data) }
+
+// DecodeWithout is Decode without the member at the end of a path of names, which isn't looked at: the document must be valid.
+func DecodeWithout(data []byte, path ...string) (tree any, repeated bool, err error) {
+	p := parser{text: string(data), without: path}
 	p.space()
 	tree, ok := p.value(0)
 	if p.space(); ok && p.at == len(p.text) {
@@ -39,6 +42,8 @@ type parser struct {
 	at       int
 	repeated bool
 	tooDeep  bool
+	without  []string // the path to a member that is left out
+	along    int      // how many names of the path lead to where the parser is
 }
 
 func (p *parser) space() {
@@ -106,11 +111,23 @@ func (p *parser) object(depth int) (any, bool) {
 			return nil, false
 		}
 		p.space()
-		v, ok := p.value(depth)
-		if !ok {
-			return nil, false
+		onPath := p.along == depth-1 && depth <= len(p.without) && name == p.without[depth-1]
+		if onPath && depth == len(p.without) {
+			p.skip()
+			n--
+		} else {
+			if onPath {
+				p.along++
+			}
+			v, ok := p.value(depth)
+			if !ok {
+				return nil, false
+			}
+			m[name] = v
+			if onPath {
+				p.along--
+			}
 		}
-		m[name] = v
 		p.space()
 		switch {
 		case p.take(','):
@@ -120,6 +137,30 @@ func (p *parser) object(depth int) (any, bool) {
 			return m, true
 		default:
 			return nil, false
+		}
+	}
+}
+
+// skip moves past a value.
+func (p *parser) skip() {
+	for level := 0; p.at < len(p.text); p.at++ {
+		switch p.text[p.at] {
+		case '"':
+			for p.at++; p.at < len(p.text) && p.text[p.at] != '"'; p.at++ {
+				if p.text[p.at] == '\\' {
+					p.at++
+				}
+			}
+		case '{', '[':
+			level++
+		case '}', ']':
+			if level--; level < 0 {
+				return
+			}
+		case ',':
+			if level == 0 {
+				return
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package jsontree
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -43,6 +44,15 @@ func FuzzTree(f *testing.F) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %#v, want %#v", got, want)
 		}
+		if object, ok := want.(map[string]any); ok {
+			if _, has := object["a"]; has {
+				less := maps.Clone(object)
+				delete(less, "a")
+				if got, _, err := DecodeWithout(data, "a"); !reflect.DeepEqual(got, any(less)) || err != nil {
+					t.Fatalf("without a it's %#v, %v, want %#v", got, err, less)
+				}
+			}
+		}
 		var again any
 		complaints, _ := kjson.UnmarshalStrict(data, &again, kjson.DisallowDuplicateFields)
 		if !repeated && len(complaints) > 0 {
@@ -58,6 +68,30 @@ func FuzzTree(f *testing.F) {
 			t.Fatalf("copied %#v, %v, want %#v, %v", same, err, wantCopy, wantErr)
 		}
 	})
+}
+
+func TestDecodeWithout(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"alone", `{"a":{"b":1}}`, `{"a":{}}`},
+		{"first", `{"a":{"b":1,"c":2}}`, `{"a":{"c":2}}`},
+		{"last", `{"a":{"c":2,"b":1}}`, `{"a":{"c":2}}`},
+		{"spaces", ` { "a" : { "b" : [ 1 , 2 ] , "c" : 2 } } `, `{"a":{"c":2}}`},
+		{"nested", `{"a":{"b":[{"x":"]},","y":[1,{}]},"\"}\\"],"c":2}}`, `{"a":{"c":2}}`},
+		{"deeper", `{"x":{"a":{"b":1}},"a":{"a":{"b":1},"x":{"b":1}},"b":1}`, `{"x":{"a":{"b":1}},"a":{"a":{"b":1},"x":{"b":1}},"b":1}`},
+		{"in a list", `[{"a":{"b":1}}]`, `[{"a":{"b":1}}]`},
+		{"twice", `{"a":{"b":1,"b":2}}`, `{"a":{}}`},
+		{"on another path after it", `{"a":{"b":1},"c":{"b":1}}`, `{"a":{},"c":{"b":1}}`},
+		{"not there", `{"c":1}`, `{"c":1}`},
+		{"below what is no object", `{"a":[{"b":1}]}`, `{"a":[{"b":1}]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, repeated, err := DecodeWithout([]byte(c.in), "a", "b")
+			want, _, _ := Decode([]byte(c.want))
+			if err != nil || repeated || !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, %v, %v, want %v", got, repeated, err, want)
+			}
+		})
+	}
 }
 
 // TestCopy: what a program may put into a tree becomes what its JSON says.

@@ -34,6 +34,38 @@ func Entries(list []any) (entries []metav1.ManagedFieldsEntry, ok bool) {
 	return entries, entries != nil
 }
 
+// Take takes managedFields out of an object's metadata, if each entry is as its type writes it. Then to read and to write it by its type
+// would change nothing. It's nil if there is none, or one of another form, which stays.
+func Take(metadata map[string]any) []any {
+	list, _ := metadata["managedFields"].([]any)
+	if len(list) == 0 || slices.ContainsFunc(list, func(entry any) bool { return !asWritten(entry) }) {
+		return nil
+	}
+	delete(metadata, "managedFields")
+	return list
+}
+
+// asWritten tells whether an entry of managedFields is as its type writes it.
+func asWritten(entry any) bool {
+	m, ok := entry.(map[string]any)
+	for name, v := range m {
+		text, _ := v.(string)
+		switch name {
+		case "manager", "operation", "apiVersion", "fieldsType", "subresource":
+			ok = ok && text != ""
+		case "time":
+			at, err := time.Parse(time.RFC3339, text)
+			ok = ok && err == nil && at.UTC().Format(time.RFC3339) == text
+		case "fieldsV1":
+			fields, isObject := v.(map[string]any)
+			ok = ok && isObject && fields != nil
+		default:
+			return false
+		}
+	}
+	return ok
+}
+
 // CopyEntries copies managedFields, so that entries can be added, changed and taken out. The copy shares their fieldsV1.
 func CopyEntries(list []any) []any {
 	list = slices.Clone(list)

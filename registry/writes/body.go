@@ -40,17 +40,22 @@ func (e Writer) CheckValues(body []byte) (n int, err error) {
 // refused, warned of or ignored, as fieldValidation says. Of members with the same name, the last one counts. If the
 // request has a Message, that is the body.
 func (w *write) read(body []byte) (*object.Object, error) {
+	return w.readDocument(object.Document{Text: body})
+}
+
+// readDocument is read for a body that may be parsed already.
+func (w *write) readDocument(body object.Document) (*object.Object, error) {
 	if w.message != nil {
 		return w.readMessage(w.message)
 	}
 	if w.Typed != nil {
 		return w.readTyped(body)
 	}
-	doc, tree, err := object.ParseObject(body)
+	doc, tree, err := object.ParseObject(body.Text)
 	if err != nil {
-		return nil, w.UnrecognizedBody(body, err)
+		return nil, w.UnrecognizedBody(body.Text, err)
 	}
-	if err := w.CheckSays(tree, body); err != nil {
+	if err := w.CheckSays(tree, body.Text); err != nil {
 		return nil, err
 	}
 	w.otherKind = w.otherKindOf(tree)

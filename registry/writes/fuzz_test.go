@@ -151,12 +151,12 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		body, err := apply(e.View.Append(nil, old))
+		patched, err := apply(e.View.Append(nil, old), false)
 		if err != nil {
 			wellRefused(t, err)
 			return
 		}
-		in, err := w.readPatched(body, func() []byte { return body })
+		in, err := w.readPatched(patched, func() []byte { return patched.Text })
 		if err == nil {
 			err = w.checkUID(in, prev)
 		}
@@ -298,13 +298,13 @@ func FuzzShapedPatch(f *testing.F) {
 		}
 		old := kube.NewObject(fuzzKey, []byte(fuzzShaped), 7)
 		apply, err := w.patch(kind, patch)
-		var body []byte
+		var patched object.Document
 		if err == nil {
-			body, err = apply(e.View.Append(nil, old))
+			patched, err = apply(e.View.Append(nil, old), false)
 		}
 		var in *object.Object
 		if err == nil {
-			in, err = w.readNamed(body)
+			in, err = w.readNamed(patched.Text)
 		}
 		var c outcome
 		if err == nil {

@@ -78,11 +78,11 @@ func (e Writer) Patch(ctx context.Context, r *registry.Request) (registry.Result
 			if err != nil {
 				return outcome{}, err
 			}
-			body, err := apply(doc)
+			patched, err := apply(doc, false)
 			if err != nil {
 				return outcome{}, err
 			}
-			in, err := w.readPatched(body, func() []byte { return w.inFieldOrder(doc, body, apply) })
+			in, err := w.readPatched(patched, func() []byte { return w.inFieldOrder(doc, patched.Text, apply) })
 			if err != nil {
 				return outcome{}, err
 			}
@@ -117,8 +117,12 @@ func (e Writer) patchType(r *registry.Request) (types.PatchType, error) {
 	}}
 }
 
-// patch checks a patch and returns what applies it to a document.
-func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+// applier applies a patch to a document. The result may be parsed already. It may lack managedFields where they stay as they are, unless it
+// shall be whole.
+type applier func(doc []byte, whole bool) (object.Document, error)
+
+// patch checks a patch and returns what applies it.
+func (w *write) patch(kind types.PatchType, patch []byte) (applier, error) {
 	if kind == types.JSONPatchType {
 		return w.jsonPatch(patch)
 	}
@@ -130,34 +134,33 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 		return nil, badPatch(patch, err)
 	}
 	_, levels := doc.Size()
-	return func(doc []byte) ([]byte, error) {
+	return func(doc []byte, whole bool) (object.Document, error) {
 		if err := (patchWork{levels: levels, bytes: len(doc) + len(patch)}).check(); err != nil {
-			return nil, err
+			return object.Document{}, err
 		}
 		if kind == types.StrategicMergePatchType {
-			return mergeStrategically(doc, patch, w.Typed.Zero)
+			return mergeStrategically(doc, patch, w.Typed.Zero, whole)
 		}
 		patched, err := jsonpatch.MergePatch(doc, patch)
 		if err != nil {
-			return nil, registry.BadRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
+			return object.Document{}, registry.BadRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
 		}
-		return patched, nil
+		return object.Document{Text: patched}, nil
 	}, nil
 }
 
-func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+func (w *write) jsonPatch(patch []byte) (applier, error) {
 	doc, applied, err := parseJSONPatch(patch)
 	if err != nil {
 		return nil, badOperations(badDocument(patch, jsonOperations, err))
 	}
-	apply = func(doc []byte) ([]byte, error) {
-		patched, err := applied(doc)
-		return patched, badOperations(err)
-	}
 	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, badPatch(patch, err)
 	}
-	return apply, nil
+	return func(doc []byte, _ bool) (object.Document, error) {
+		patched, err := applied(doc)
+		return object.Document{Text: patched}, badOperations(err)
+	}, nil
 }
 
 // PatchJSON applies a JSON patch to a document, within the bounds of clients' patches. The bytes that it returns
@@ -291,11 +294,11 @@ func isPointer(s string) bool { return s == "" || s[0] == '/' }
 
 // readPatched reads the object that a patch made. What keeps it from being read is the patch's fault. shown is the body as a
 // refusal repeats it.
-func (w *write) readPatched(body []byte, shown func() []byte) (*object.Object, error) {
-	if _, err := w.CheckValues(body); err != nil {
+func (w *write) readPatched(patched object.Document, shown func() []byte) (*object.Object, error) {
+	if _, err := w.CheckValues(patched.Text); err != nil {
 		return nil, err
 	}
-	in, err := w.read(body)
+	in, err := w.readDocument(patched)
 	if apierrors.IsBadRequest(err) {
 		return nil, w.refusePatched(shown(), errors.New(registry.CauseOf(err)))
 	}
@@ -307,7 +310,7 @@ func (w *write) readPatched(body []byte, shown func() []byte) (*object.Object, e
 
 // inFieldOrder returns what a patch made of a document, with the fields of a Go type in the order in which the type has them, as
 // kube-apiserver's refusals repeat it; body if there is no such thing.
-func (w *write) inFieldOrder(doc, body []byte, apply func(doc []byte) ([]byte, error)) []byte {
+func (w *write) inFieldOrder(doc, body []byte, apply applier) []byte {
 	if w.Typed == nil {
 		return body
 	}
@@ -319,10 +322,11 @@ func (w *write) inFieldOrder(doc, body []byte, apply func(doc []byte) ([]byte, e
 	if err != nil {
 		return body
 	}
-	if ordered, err = apply(ordered); err != nil {
+	patched, err := apply(ordered, true)
+	if err != nil {
 		return body
 	}
-	return ordered
+	return patched.Text
 }
 
 // refusePatched is the answer about a patched object that can't be read, with kube-apiserver's code and reason: invalid.

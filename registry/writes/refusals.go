@@ -18,6 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -112,10 +113,13 @@ func parseKind(r *registry.Registry, body []byte, want runtimeschema.GroupVersio
 }
 
 // readTyped is read for an object of a Go type.
-func (w *write) readTyped(body []byte) (*object.Object, error) {
-	doc, err := object.Parse(body)
-	if err != nil {
-		return nil, w.UnrecognizedBody(body, err)
+func (w *write) readTyped(doc object.Document) (*object.Object, error) {
+	if doc.Tree == nil {
+		parsed, err := object.Parse(doc.Text)
+		if err != nil {
+			return nil, w.UnrecognizedBody(doc.Text, err)
+		}
+		doc = parsed
 	}
 	if doc.Tree == nil { // null, which is an object without fields
 		doc, _ = object.Parse([]byte("{}"))
@@ -124,8 +128,13 @@ func (w *write) readTyped(body []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The type's decoder reads the text, and the tree above only checked it: another parse of small bodies costs less
-	// than a second way to refuse a malformed body.
+	sent, _ := doc.Tree.(map[string]any)
+	var record []any
+	if len(doc.Repeated()) == 0 {
+		record = managed.Take(object.Map(sent["metadata"]))
+	}
+	// Where the tree doesn't fit, the type's decoder reads the text: another parse of small bodies costs less than a second way to refuse
+	// a malformed body.
 	known, complaints, err := w.Typed.Normalize(&doc)
 	if u := (*registry.Undecoded)(nil); errors.As(err, &u) {
 		return nil, w.Unhandled(of, u.Cause)
@@ -137,9 +146,10 @@ func (w *write) readTyped(body []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, _ := doc.Tree.(map[string]any)
 	o.Empty = object.EmptyIn(sent, o.Content)
-	if list, ok := object.Map(sent["metadata"])["managedFields"].([]any); ok && len(list) == 0 {
+	if list, ok := object.Map(sent["metadata"])["managedFields"].([]any); record != nil {
+		o.Managed = record
+	} else if ok && len(list) == 0 {
 		o.Managed = list // which says something (see track), and which the type leaves out
 	}
 	if err := w.complain(complaints); err != nil {

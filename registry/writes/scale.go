@@ -48,7 +48,7 @@ func (e Writer) validateScale(o *object.Object, subresource string) (errs field.
 }
 
 // changeScale writes the number of replicas that revise makes of an object's Scale.
-func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]byte, error)) (registry.Result, error) {
+func (w *write) changeScale(ctx context.Context, revise applier) (registry.Result, error) {
 	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
 		prev, err := w.Load(ctx, old)
 		if err != nil {
@@ -62,10 +62,11 @@ func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]by
 		if err != nil {
 			return outcome{}, err
 		}
-		if body, err = revise(body); err != nil {
+		revised, err := revise(body, true)
+		if err != nil {
 			return outcome{}, err
 		}
-		next, replicas, err := w.decodeScale(body)
+		next, replicas, err := w.decodeScale(revised.Text)
 		switch {
 		case err != nil:
 			return outcome{}, err
@@ -131,7 +132,7 @@ func (w *write) putScale(ctx context.Context, body []byte) (registry.Result, err
 	if _, err := object.ParseTree(body); err != nil {
 		return registry.Result{}, registry.BadBody(err)
 	}
-	return w.changeScale(ctx, func([]byte) ([]byte, error) { return body, nil })
+	return w.changeScale(ctx, func([]byte, bool) (object.Document, error) { return object.Document{Text: body}, nil })
 }
 
 // decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.

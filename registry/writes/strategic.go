@@ -1,6 +1,8 @@
 package writes
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -18,34 +21,51 @@ import (
 const maxMergeWork = 1500 * 1500
 
 // mergeStrategically applies a strategic merge patch to a document. of is the zero value of the type. It refuses to merge lists that
-// are too long for that.
-func mergeStrategically(doc, patch []byte, of any) ([]byte, error) {
-	was, err := object.ParseTree(doc)
-	if err != nil {
-		return nil, registry.BadBody(err)
-	}
+// are too long for that. Unless it shall be whole, the result has no managedFields if the patch has none: to those who write, absent ones
+// mean that they stay, and they are most of what there is to parse.
+func mergeStrategically(doc, patch []byte, of any, whole bool) (merged object.Document, err error) {
 	is, err := object.ParseTree(patch) // anew each time: the library changes it
 	if err != nil {
-		return nil, registry.BadBody(err)
+		return merged, registry.BadBody(err)
+	}
+	var without []string
+	if !whole && !mentions(object.Map(is["metadata"]), "managedFields") {
+		without = []string{"metadata", "managedFields"}
+	}
+	tree, _, err := jsontree.DecodeWithout(doc, without...)
+	was := object.Map(tree)
+	if err != nil || was == nil {
+		return merged, registry.BadBody(object.Undecodable(cmp.Or(err, errors.New("is no JSON object"))))
 	}
 	meta, err := strategicpatch.NewPatchMetaFromStruct(of)
 	if err != nil {
-		return nil, err
+		return merged, err
 	}
 	const smallest = 2 // bytes of an element
 	if n := (len(doc) + len(patch)) / smallest; n*n > maxMergeWork && mergeWork(meta, was, is) > maxMergeWork {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+		return merged, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the strategic merge patch merges lists that are too long: the squares of their lengths may add up to %d; a JSON patch or a merge patch has no such bound", maxMergeWork))
 	}
-	merged, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(was, is, meta)
+	now, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(was, is, meta)
 	switch {
 	case err == nil:
-		return object.EncodeJSON(merged)
+		text, err := object.EncodeJSON(now)
+		return object.Document{Text: text, Tree: map[string]any(now)}, err
 	case malformed(err):
-		return nil, registry.BadRequest("%s", clip.Text(err.Error()))
+		return merged, registry.BadRequest("%s", clip.Text(err.Error()))
 	default:
-		return nil, registry.Unforeseen(err.Error())
+		return merged, registry.Unforeseen(err.Error())
 	}
+}
+
+// mentions tells whether a strategic merge patch of an object has a member by a name, or a directive about it.
+func mentions(patch map[string]any, name string) bool {
+	for key := range patch {
+		if _, field, _ := strings.Cut(key, "/"); key == name || field == name {
+			return true
+		}
+	}
+	return false
 }
 
 // mergeWork is what a strategic merge of a patch into an object costs. It ends soon after that is more than maxMergeWork.
