@@ -70,8 +70,11 @@ func validateWholePod(p, before *corev1.Pod) field.ErrorList {
 	return append(errs, c.Errs...)
 }
 
+// noPod is what was there before a new pod.
+var noPod corev1.Pod
+
 func validateNewPod(p *corev1.Pod) field.ErrorList {
-	errs := validateWholePod(p, &corev1.Pod{})
+	errs := validateWholePod(p, &noPod)
 	spec := field.NewPath("spec")
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "cannot be set on create"))
