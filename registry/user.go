@@ -37,6 +37,16 @@ func UserInfo(u user.Info) authenticationv1.UserInfo {
 	return info
 }
 
+type unlabelledKey struct{}
+
+// WithoutLabels returns a context for a new object of which the client says no labels.
+func WithoutLabels(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unlabelledKey{}, true)
+}
+
+// Unlabelled tells a Prepare that the labels of a new object are its defaults, unless a hook has given it others.
+func Unlabelled(ctx context.Context) bool { return ctx.Value(unlabelledKey{}) != nil }
+
 type verbKey struct{}
 
 // WithVerb returns a context for a write of a part of an object.

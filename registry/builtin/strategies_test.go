@@ -3,9 +3,11 @@ package builtin_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -117,4 +119,40 @@ func encode(t *testing.T, obj any) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestJobLabels: a Job that is sent without labels has those of its template, also those that the server gives that; one with labels keeps its own.
+func TestJobLabels(t *testing.T) {
+	s := servertest.New(t, all)
+	at := slices.IndexFunc(builtin.Lines(), func(l registry.Type) bool { return l.Kind == "Job" })
+	job := builtin.Lines()[at]
+	for _, test := range []struct {
+		name, labels string
+		want         bool // the label that the server gives
+	}{
+		{"none", ``, true},
+		{"empty", `,"labels":{}`, true},
+		{"equal", `,"labels":{"a":"b"}`, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			body := func(name string) string {
+				return `{"metadata":{"name":"` + name + `"` + test.labels + `},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`
+			}
+			sent := job.New()
+			if err := json.Unmarshal([]byte(body(test.name+"-message")), sent); err != nil {
+				t.Fatal(err)
+			}
+			path := collection(job)
+			for _, got := range []map[string]any{
+				parse(t, must(t, s, http.MethodPost, path, body(test.name), http.StatusCreated)),
+				answered(t, job, send(t, s, http.MethodPost, path, job, sent)),
+			} {
+				labels := in(got, "metadata.labels").(map[string]any)
+				name := in(got, "metadata.name")
+				if _, has := labels["job-name"]; labels["a"] != "b" || has != test.want || has && labels["job-name"] != name {
+					t.Errorf("%s has the labels %v", name, labels)
+				}
+			}
+		})
+	}
 }

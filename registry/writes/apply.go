@@ -124,6 +124,7 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (regis
 		return registry.Result{}, w.Conflict(o.Meta.Name) // it was about an object that is gone
 	}
 	withoutSystemMeta(&o.Meta)
+	w.unlabelled = unlabelled(wanted)
 	return w.insertAndAnswer(ctx, o)
 }
 

@@ -94,6 +94,11 @@ func (w *write) readNew(body []byte) (*object.Object, error) {
 	return o, w.track(o, o, nil)
 }
 
+// unlabelled tells whether an object that a client sent says no labels.
+func unlabelled(sent map[string]any) bool {
+	return len(object.Map(object.Map(sent["metadata"])["labels"])) == 0
+}
+
 // readNamed reads an object that is to take the place of the target.
 func (w *write) readNamed(body []byte) (*object.Object, error) {
 	in, err := w.read(body)

@@ -170,6 +170,7 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*kube.Object
 		in.Meta.Name = uuid.NewString()
 	}
 	generate := in.Meta.Name == "" && in.Meta.GenerateName != ""
+	w.unlabelled = w.unlabelled && !generate // Kubernetes copies it before
 	given := len(w.warnings)
 	for try := 1; ; try++ {
 		o := in

@@ -116,6 +116,7 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	if err := (expected{[]string{w.APIVersion()}, w.Kind}).decode(body, m); err != nil {
 		return nil, err
 	}
+	w.unlabelled = len(registry.MetaOf(m.(registry.Typed)).Labels) == 0
 	if o := w.withValue(m); o != nil {
 		return o, nil
 	}

@@ -146,6 +146,7 @@ func (w *write) readTyped(doc object.Document) (*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.unlabelled = unlabelled(sent)
 	o.Empty = object.EmptyIn(sent, o.Content)
 	if list, ok := object.Map(sent["metadata"])["managedFields"].([]any); record != nil {
 		o.Managed = record

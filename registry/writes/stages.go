@@ -113,6 +113,9 @@ func (d *draft) unreadable() *field.Error {
 
 // asksBy returns the context for a type's rules.
 func (w *write) asksBy(ctx context.Context) context.Context {
+	if w.unlabelled {
+		ctx = registry.WithoutLabels(ctx)
+	}
 	switch {
 	case w.Subresource == registry.Whole:
 		return ctx

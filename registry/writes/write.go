@@ -27,21 +27,22 @@ type write struct {
 	registry.Target // a create fills in Name when the object has its name
 	writeOptions
 	registry.Course
-	targetKey string                          // etcd's key of the target; "" for a new object
-	message   *kubeproto.Envelope             // the body, if it came as protobuf
-	mayCreate func(ctx context.Context) error // see Request
-	shown     *form.Shown                     // how the answer shows the object
-	made      []byte                          // what is to be stored, as the message that the answer has; nil if there's none
-	settle    registry.Settle                 // of what was claimed for the object; nil: nothing
-	unknown   bool                            // storage was given the object, and nobody knows whether it's stored
-	turn      storage.Condition               // in which it was; without a Key there are no turns
-	warnings  []string                        // for the client, besides the answer
-	patches   bool                            // it's a patch, of whatever type
-	applies   bool                            // it's a server-side apply
-	listed    bool                            // the object is deleted with its collection
-	otherKind *string                         // the kind that the body says it's of, if it isn't the resource's: validation refuses it
-	left      left                            // by hooks
-	released  storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
+	targetKey  string                          // etcd's key of the target; "" for a new object
+	message    *kubeproto.Envelope             // the body, if it came as protobuf
+	mayCreate  func(ctx context.Context) error // see Request
+	shown      *form.Shown                     // how the answer shows the object
+	made       []byte                          // what is to be stored, as the message that the answer has; nil if there's none
+	settle     registry.Settle                 // of what was claimed for the object; nil: nothing
+	unknown    bool                            // storage was given the object, and nobody knows whether it's stored
+	turn       storage.Condition               // in which it was; without a Key there are no turns
+	warnings   []string                        // for the client, besides the answer
+	patches    bool                            // it's a patch, of whatever type
+	applies    bool                            // it's a server-side apply
+	listed     bool                            // the object is deleted with its collection
+	unlabelled bool                            // the client sends a new object that says no labels
+	otherKind  *string                         // the kind that the body says it's of, if it isn't the resource's: validation refuses it
+	left       left                            // by hooks
+	released   storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the

@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"context"
 	"maps"
 	"math"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/pods"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/volumes"
@@ -166,16 +168,18 @@ func defaultFailurePolicy(p *batchv1.PodFailurePolicy) {
 	}
 }
 
-// prepareJob gives a new job the selector by which it knows its pods, unless the client brings one. A job without labels has those of the
-// template, as it has in Kubernetes whenever it's read.
-func prepareJob(j, old *batchv1.Job, _ string) {
+// prepareJob gives a new job the selector by which it knows its pods, unless the client brings one. A job without labels of its own has those
+// of the template, also those that it gets here, as in Kubernetes, where both are one map.
+func prepareJob(ctx context.Context, obj, old registry.Typed, _ string) {
 	if old != nil {
 		return
 	}
+	j := obj.(*batchv1.Job)
+	shared := len(j.Labels) == 0 || registry.Unlabelled(ctx) && maps.Equal(j.Labels, j.Spec.Template.Labels)
 	if !ptr.Deref(j.Spec.ManualSelector, false) {
 		generateSelector(j)
 	}
-	if len(j.Labels) == 0 {
+	if shared {
 		j.Labels = maps.Clone(j.Spec.Template.Labels)
 	}
 }

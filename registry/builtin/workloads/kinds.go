@@ -58,7 +58,7 @@ func Kinds() []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: line.SpecOnly, Dependents: metav1.DeletePropagationOrphan,
 				DependentsWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning"},
 			Fields: []string{"status.successful"}, UnknownField: "field label %q not supported for Job", FieldAliases: map[string]string{"status.successful": "status.succeeded"}, Columns: jobColumns,
-			Default: line.Set(defaultJob), Prepare: pods.WithoutGated(line.Prepare(prepareJob)), Validate: line.Parts(validateJob, validateJobStatus), Warnings: line.Warnings(warnJob)},
+			Default: line.Set(defaultJob), Prepare: pods.WithoutGated(prepareJob), Validate: line.Parts(validateJob, validateJobStatus), Warnings: line.Warnings(warnJob)},
 		{Names: line.InAll(line.Names(batchGroup, "v1", "CronJob", "cj")), New: line.New[batchv1.CronJob], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: line.SpecOnly},
 			Columns:  cronJobColumns, Default: line.Set(defaultCronJob), Prepare: pods.WithoutGated(nil), Validate: line.Rules(validateCronJob), Warnings: line.Warnings(warnCronJob)},
