@@ -128,6 +128,10 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.spec, got, test.want)
 		}
 	}
+	released := parse(t, must(t, s, http.MethodPatch, servicesPath+"/d", `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, http.StatusOK, "Content-Type", "application/merge-patch+json"))
+	if got := fmt.Sprint(at(released, "spec.ipFamilies")); got != "[IPv4]" {
+		t.Errorf("a service that releases the second family has %s", got)
+	}
 }
 
 // TestAddressesAtOnce: many clients at once never get one address twice, whatever else fails and whoever leaves early, and get all

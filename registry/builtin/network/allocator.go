@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -77,6 +76,9 @@ type claim struct {
 func (a *Allocator) claim(s, old *corev1.Service, dryRun bool) (registry.Settle, error) {
 	if old == nil {
 		old = &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}} // which has nothing
+	}
+	if !hasIP(s) {
+		s.Spec.InternalTrafficPolicy = nil // whatever the client says
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,10 +163,12 @@ func (c *claim) claimIP(s, old *corev1.Service) error {
 		return nil // the rules have refused it
 	}
 	problem := ""
-	switch {
-	case !c.ips.Contains(ip):
+	switch outside := !c.gives(ip); { // a dry run doesn't ask who has it, as in Kubernetes
+	case outside && c.dryRun:
 		problem = fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, c.ips)
-	case c.ipTaken(ip):
+	case outside:
+		problem = "the provided network does not match the current range"
+	case !c.dryRun && c.ipTaken(ip):
 		problem = "provided IP is already allocated"
 	}
 	if problem != "" {
@@ -220,6 +224,15 @@ func fromAbove(size, static int) iter.Seq[int] {
 func (a *Allocator) size() int {
 	const most = 16 // bits that are looked at
 	return max(1, 1<<min(most, a.ips.Addr().BitLen()-a.ips.Bits())-2)
+}
+
+// gives tells whether an address can be given out: all of the range but the one of the network itself and, of IPv4, the one that reaches all.
+func (a *Allocator) gives(ip netip.Addr) bool {
+	if !a.ips.Contains(ip) || ip == a.ips.Addr() {
+		return false
+	}
+	next := ip.Next()
+	return ip.Is6() || next.IsValid() && a.ips.Contains(next)
 }
 
 // at returns the nth address of the range.
@@ -295,10 +308,10 @@ func (c *claim) claimPorts(s, old *corev1.Service) error {
 	return nil
 }
 
-// givesPorts tells whether a service that has ports of nodes gets those that it doesn't ask for.
+// givesPorts tells whether a service gets ports of nodes that it doesn't ask for.
 func givesPorts(s *corev1.Service) bool {
 	allocates := s.Spec.AllocateLoadBalancerNodePorts
-	return s.Spec.Type == corev1.ServiceTypeNodePort || allocates == nil || *allocates
+	return s.Spec.Type == corev1.ServiceTypeNodePort || isBalanced(s) && (allocates == nil || *allocates)
 }
 
 // requestedPort returns the port of nodes that a service asks for in front of a port of its own; 0 for none.
@@ -381,83 +394,5 @@ func (c *claim) notePorts(o *kube.Object) {
 	c.ports[s.Spec.HealthCheckNodePort] = true
 	for _, p := range s.Spec.Ports {
 		c.ports[p.NodePort] = true
-	}
-}
-
-// prepareService keeps what a service was given where an update says nothing of it, takes away what a service of its type
-// doesn't have, and says of which family its address is.
-func (a *Allocator) prepareService(s, old *corev1.Service, subresource string) {
-	if old != nil && subresource == "" {
-		keepAllocated(s, old)
-		dropUnneeded(s, old)
-	}
-	spec := &s.Spec
-	if !hasIP(s) {
-		return
-	}
-	if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
-		spec.ClusterIPs = []string{spec.ClusterIP}
-	}
-	a.fillFamilies(spec, old)
-}
-
-// fillFamilies says whether a service has addresses of one family or of both, and of which. The range has one;
-// only a service without an address and without a selector, which leads anywhere, has both.
-func (a *Allocator) fillFamilies(spec *corev1.ServiceSpec, old *corev1.Service) {
-	anywhere := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
-	if spec.IPFamilyPolicy == nil {
-		policy := corev1.IPFamilyPolicySingleStack
-		switch {
-		case old != nil && old.Spec.IPFamilyPolicy != nil:
-			policy = *old.Spec.IPFamilyPolicy
-		case anywhere:
-			policy = corev1.IPFamilyPolicyRequireDualStack
-		}
-		spec.IPFamilyPolicy = &policy
-	}
-	if len(spec.IPFamilies) == 0 {
-		spec.IPFamilies = []corev1.IPFamily{a.family()}
-	}
-	if anywhere && len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
-		other := corev1.IPv6Protocol
-		if spec.IPFamilies[0] == other {
-			other = corev1.IPv4Protocol
-		}
-		spec.IPFamilies = append(spec.IPFamilies, other)
-	}
-}
-
-// family is that of the range of addresses.
-func (a *Allocator) family() corev1.IPFamily {
-	if a.ips.Addr().Is6() {
-		return corev1.IPv6Protocol
-	}
-	return corev1.IPv4Protocol
-}
-
-// keepAllocated gives an update what it says nothing of: the address, and node ports by the names of ports.
-func keepAllocated(s, old *corev1.Service) {
-	if hasIP(s) && hasIP(old) {
-		line.OrDefault(&s.Spec.ClusterIP, old.Spec.ClusterIP)
-		if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP == old.Spec.ClusterIP {
-			s.Spec.ClusterIPs = old.Spec.ClusterIPs
-		}
-	}
-	if hasNodePorts(s) && hasNodePorts(old) {
-		used, had := map[int32]bool{}, map[string]int32{}
-		for _, p := range s.Spec.Ports {
-			used[p.NodePort] = true
-		}
-		for _, p := range old.Spec.Ports {
-			had[p.Name] = p.NodePort
-		}
-		for i := range s.Spec.Ports {
-			if p := &s.Spec.Ports[i]; p.NodePort == 0 && !used[had[p.Name]] {
-				p.NodePort = had[p.Name]
-			}
-		}
-	}
-	if hasHealthPort(s) && hasHealthPort(old) {
-		line.OrDefault(&s.Spec.HealthCheckNodePort, old.Spec.HealthCheckNodePort)
 	}
 }

@@ -77,7 +77,7 @@ func (a *Allocator) validateService(s, old *corev1.Service) field.ErrorList {
 	families := &check{}
 	families.clusterIPs(s, old)
 	if len(families.Errs) == 0 {
-		a.checkFamilies(families, s)
+		a.checkFamilies(families, s, old)
 	}
 	if len(families.Errs) > 0 {
 		return families.Errs
@@ -146,26 +146,6 @@ func (c *check) clusterIPs(s, old *corev1.Service) {
 		case family == corev1.IPv4Protocol && six, family == corev1.IPv6Protocol && !six:
 			c.Add(field.Invalid(ips.Index(i), all[i], fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", family, i)))
 		}
-	}
-}
-
-// checkFamilies checks what a service says of its families of addresses. The range of addresses has one.
-func (a *Allocator) checkFamilies(c *check, s *corev1.Service) {
-	if !hasIP(s) {
-		return
-	}
-	spec, policy := field.NewPath("spec"), s.Spec.IPFamilyPolicy
-	at := spec.Child("ipFamilyPolicy")
-	if *policy == corev1.IPFamilyPolicySingleStack {
-		c.Refuse(len(s.Spec.ClusterIPs) == 2, at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified")
-		c.Refuse(len(s.Spec.IPFamilies) == 2, at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified")
-	}
-	if len(c.Errs) > 0 || headless(s) && len(s.Spec.Selector) == 0 { // it may have any
-		return
-	}
-	c.Refuse(*policy == corev1.IPFamilyPolicyRequireDualStack, at, policy, "this cluster is not configured for dual-stack services")
-	for i, family := range s.Spec.IPFamilies {
-		c.Refuse(family != a.family(), spec.Child("ipFamilies").Index(i), family, "not configured on this cluster")
 	}
 }
 
@@ -302,7 +282,7 @@ func (c *check) samePorts(s *corev1.Service, at *field.Path) {
 	onNodes, ports := rules.Earlier[number]{}, rules.Earlier[number]{}
 	made, taken := map[int32]int32{}, []int32(nil) // as Kubernetes has given ports by now, by those that lead to them
 	for i, p := range s.Spec.Ports {
-		if p.NodePort == 0 && hasNodePorts(s) && givesPorts(s) {
+		if p.NodePort == 0 && givesPorts(s) {
 			p.NodePort = cmp.Or(made[p.Port], requestedPort(s, p.Port), madeUpPort(taken))
 		}
 		if p.NodePort == 0 {

@@ -11,13 +11,16 @@ import (
 func dropUnneeded(s, old *corev1.Service) {
 	now, was := &s.Spec, &old.Spec
 	if hasIP(old) && !hasIP(s) {
-		if now.ClusterIP == was.ClusterIP {
+		if now.ClusterIP == was.ClusterIP && slices.Equal(now.ClusterIPs, was.ClusterIPs) {
 			now.ClusterIP, now.ClusterIPs = "", nil
 		}
 		dropSame(&now.IPFamilyPolicy, was.IPFamilyPolicy)
 		dropSame(&now.IPFamilies, was.IPFamilies)
 	}
-	if hasNodePorts(old) && !hasNodePorts(s) && slices.EqualFunc(now.Ports, was.Ports, func(a, b corev1.ServicePort) bool { return a.NodePort == b.NodePort }) {
+	had := func(p corev1.ServicePort) bool {
+		return p.NodePort == 0 || slices.ContainsFunc(was.Ports, func(q corev1.ServicePort) bool { return q.NodePort == p.NodePort })
+	}
+	if hasNodePorts(old) && !hasNodePorts(s) && !slices.ContainsFunc(now.Ports, func(p corev1.ServicePort) bool { return !had(p) }) {
 		for i := range now.Ports {
 			now.Ports[i].NodePort = 0
 		}
