@@ -29,14 +29,10 @@ var bounds = map[string]struct {
 
 // oversized is what is over its bound today. A number may only shrink, and no line may come.
 var oversized = map[string]int{
-	"file registry/typed.go": 592,
-
-	"function registry/definitions.go definitions.rebuild": 64,
-
 	"struct registry/register.go Definition": 31,
 	"struct registry/registry.go Registry":   24,
 	"struct registry/schema/quick.go quick":  24,
-	"struct registry/typed.go Type":          42,
+	"struct registry/type.go Type":           42,
 }
 
 // TestBounds: nothing is over its bound but what oversized has, and each of those is as large as it says.

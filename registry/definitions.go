@@ -193,30 +193,15 @@ func (d *definitions) rebuild() (unusable []broken) {
 	stale := false
 	stored := d.res.Cache.Snapshot()
 	for o := range stored.All(string(d.res.Prefix)) {
-		name := o.Name()
-		old := d.known[name]
-		outdated := old != nil && old.res.since < d.restored[old.res.Prefix]
-		if old != nil && old.revision == o.Revision && !outdated {
-			seen[name] = true
-			continue
-		}
-		base := old
-		if outdated {
-			base = nil
-		}
-		next, err := d.open(o, base)
+		fresh, ended, err := d.renew(o)
 		if err != nil { // nothing is served for it then
 			unusable = append(unusable, broken{o, err})
 			continue
 		}
-		seen[name], stale = true, true
-		if !d.shadowed(next.res) {
-			next.res.indexFields()
+		seen[o.Name()], stale = true, stale || fresh
+		if ended != nil {
+			changed = append(changed, ended)
 		}
-		if old != nil && (outdated || !crd.SameSpec(old.object, next.object)) {
-			changed = append(changed, old.res)
-		}
-		d.known[name] = next
 	}
 	for name, old := range d.known {
 		if !seen[name] {
@@ -243,6 +228,32 @@ func (d *definitions) rebuild() (unusable []broken) {
 		d.closing.Go(res.converter.close)
 	}
 	return unusable
+}
+
+// renew brings what is known of a stored definition up to date: fresh tells that it wasn't. ended is the resource whose watches end by
+// that, or nil. d.mu is held.
+func (d *definitions) renew(o *kube.Object) (fresh bool, ended *Resource, err error) {
+	old := d.known[o.Name()]
+	outdated := old != nil && old.res.since < d.restored[old.res.Prefix]
+	if old != nil && old.revision == o.Revision && !outdated {
+		return false, nil, nil
+	}
+	base := old
+	if outdated {
+		base = nil
+	}
+	next, err := d.open(o, base)
+	if err != nil {
+		return false, nil, err
+	}
+	if !d.shadowed(next.res) {
+		next.res.indexFields()
+	}
+	if old != nil && (outdated || !crd.SameSpec(old.object, next.object)) {
+		ended = old.res
+	}
+	d.known[o.Name()] = next
+	return true, ended, nil
 }
 
 // open reads a stored definition. old is what is known of it before, or nil.
