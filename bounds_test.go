@@ -31,7 +31,6 @@ var bounds = map[string]struct {
 var oversized = map[string]int{
 	"struct registry/register.go Definition": 31,
 	"struct registry/registry.go Registry":   24,
-	"struct registry/schema/quick.go quick":  24,
 	"struct registry/type.go Type":           42,
 }
 

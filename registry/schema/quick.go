@@ -20,10 +20,10 @@ type quick struct {
 	nullable bool
 	enum     map[any]struct{} // nil: any
 
-	quickNumber
-	quickString
-	quickArray
-	quickObject
+	number quickNumber
+	text   quickString
+	array  quickArray
+	object quickObject
 
 	allOf, anyOf []*quick
 }
@@ -77,11 +77,11 @@ func newQuick(s *spec.Schema) *quick {
 		return nil
 	}
 	q := &quick{
-		nullable:    s.Nullable,
-		quickNumber: quickNumber{minimum: s.Minimum, maximum: s.Maximum, over: s.ExclusiveMinimum, below: s.ExclusiveMaximum},
-		quickString: quickString{minLength: s.MinLength, maxLength: s.MaxLength},
-		quickArray:  quickArray{minItems: s.MinItems, maxItems: s.MaxItems},
-		quickObject: quickObject{required: s.Required, minProperties: s.MinProperties, maxProperties: s.MaxProperties},
+		nullable: s.Nullable,
+		number:   quickNumber{minimum: s.Minimum, maximum: s.Maximum, over: s.ExclusiveMinimum, below: s.ExclusiveMaximum},
+		text:     quickString{minLength: s.MinLength, maxLength: s.MaxLength},
+		array:    quickArray{minItems: s.MinItems, maxItems: s.MaxItems},
+		object:   quickObject{required: s.Required, minProperties: s.MinProperties, maxProperties: s.MaxProperties},
 	}
 	q.ignorant = len(s.OneOf) > 0 || s.Not != nil || s.MultipleOf != nil || s.UniqueItems ||
 		len(s.PatternProperties) > 0 || len(s.Dependencies) > 0 || s.AdditionalItems != nil ||
@@ -97,36 +97,36 @@ func newQuick(s *spec.Schema) *quick {
 	q.learnEnum(s.Enum)
 	if s.Pattern != "" {
 		pattern, err := regexp.Compile(s.Pattern)
-		q.pattern, q.ignorant = pattern, q.ignorant || err != nil
+		q.text.pattern, q.ignorant = pattern, q.ignorant || err != nil
 	}
 	q.learnParts(s)
 	return q
 }
 
 func (q *quick) learnFormat(s *spec.Schema) {
-	q.integer = len(s.Type) == 1 && s.Type[0] == "integer"
+	q.number.integer = len(s.Type) == 1 && s.Type[0] == "integer"
 	switch {
-	case s.Format == "" || q.integer && s.Format == "int64" || q.types == kindNumber && s.Format == "double":
-	case q.integer && s.Format == "int32":
-		q.int32 = true
+	case s.Format == "" || q.number.integer && s.Format == "int64" || q.types == kindNumber && s.Format == "double":
+	case q.number.integer && s.Format == "int32":
+		q.number.int32 = true
 	case q.types != kindString:
 		q.ignorant = true
 	case strfmt.Default.ContainsName(s.Format): // others aren't checked
-		q.format = s.Format
+		q.text.format = s.Format
 	}
 }
 
 // learnBounds leaves to upstream bounds that aren't of the type which they bound.
 func (q *quick) learnBounds() {
-	for _, bound := range []*float64{q.minimum, q.maximum} {
+	for _, bound := range []*float64{q.number.minimum, q.number.maximum} {
 		if bound == nil {
 			continue
 		}
 		limit := float64(1 << 53) // up to here float64 has every integer
-		if q.int32 {
+		if q.number.int32 {
 			limit = math.MaxInt32
 		}
-		if math.IsNaN(*bound) || math.Abs(*bound) > limit || q.integer && *bound != math.Trunc(*bound) {
+		if math.IsNaN(*bound) || math.Abs(*bound) > limit || q.number.integer && *bound != math.Trunc(*bound) {
 			q.ignorant = true
 		}
 	}
@@ -147,16 +147,16 @@ func (q *quick) learnEnum(values []any) {
 
 func (q *quick) learnParts(s *spec.Schema) {
 	if s.Items != nil {
-		q.items = newQuick(s.Items.Schema)
+		q.array.items = newQuick(s.Items.Schema)
 	}
 	if s.AdditionalProperties != nil {
-		q.additional = newQuick(s.AdditionalProperties.Schema)
+		q.object.additional = newQuick(s.AdditionalProperties.Schema)
 	}
 	if len(s.Properties) > 0 {
-		q.properties = make(map[string]*quick, len(s.Properties))
+		q.object.properties = make(map[string]*quick, len(s.Properties))
 	}
 	for name, property := range s.Properties {
-		q.properties[name] = newQuick(&property)
+		q.object.properties[name] = newQuick(&property)
 	}
 	for i := range s.AllOf {
 		q.allOf = append(q.allOf, newQuick(&s.AllOf[i]))
@@ -167,11 +167,11 @@ func (q *quick) learnParts(s *spec.Schema) {
 }
 
 // property returns what is known of a field; nil if the schema says nothing of it.
-func (q *quick) property(name string) *quick {
-	if p, ok := q.properties[name]; ok {
+func (o *quickObject) property(name string) *quick {
+	if p, ok := o.properties[name]; ok {
 		return p
 	}
-	return q.additional
+	return o.additional
 }
 
 // accepts tells whether a value is surely valid. A nil quick accepts everything, as no schema would.
@@ -195,15 +195,15 @@ func (q *quick) accepts(value any) bool {
 func (q *quick) acceptsKind(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
-		return q.enum == nil && q.hasType(kindObject) && q.acceptsObject(value)
+		return q.enum == nil && q.hasType(kindObject) && q.object.accepts(value)
 	case []any:
-		return q.enum == nil && q.hasType(kindArray) && q.acceptsArray(value)
+		return q.enum == nil && q.hasType(kindArray) && q.array.accepts(value)
 	case string:
-		return q.hasType(kindString) && q.acceptsString(value) && q.listed(value)
+		return q.hasType(kindString) && q.text.accepts(value) && q.listed(value)
 	case int64:
-		return q.hasType(kindInteger|kindNumber) && q.acceptsInteger(value) && q.listed(value)
+		return q.hasType(kindInteger|kindNumber) && q.number.acceptsInteger(value) && q.listed(value)
 	case float64:
-		return q.hasType(kindNumber) && q.acceptsNumber(value) && q.listed(value)
+		return q.hasType(kindNumber) && q.number.accepts(value) && q.listed(value)
 	case bool:
 		return q.hasType(kindBoolean) && q.listed(value)
 	default:
@@ -221,68 +221,68 @@ func (q *quick) listed(value any) bool {
 	return ok
 }
 
-func (q *quick) acceptsObject(object map[string]any) bool {
-	if !within(int64(len(object)), q.minProperties, q.maxProperties) {
+func (o *quickObject) accepts(object map[string]any) bool {
+	if !within(int64(len(object)), o.minProperties, o.maxProperties) {
 		return false
 	}
-	for _, name := range q.required {
+	for _, name := range o.required {
 		if _, ok := object[name]; !ok {
 			return false
 		}
 	}
-	if q.properties == nil && q.additional == nil {
+	if o.properties == nil && o.additional == nil {
 		return true
 	}
 	for name, v := range object {
-		if !q.property(name).accepts(v) {
+		if !o.property(name).accepts(v) {
 			return false
 		}
 	}
 	return true
 }
 
-func (q *quick) acceptsArray(array []any) bool {
-	if !within(int64(len(array)), q.minItems, q.maxItems) {
+func (a *quickArray) accepts(array []any) bool {
+	if !within(int64(len(array)), a.minItems, a.maxItems) {
 		return false
 	}
-	if q.items == nil {
+	if a.items == nil {
 		return true
 	}
 	for _, v := range array {
-		if !q.items.accepts(v) {
+		if !a.items.accepts(v) {
 			return false
 		}
 	}
 	return true
 }
 
-func (q *quick) acceptsString(s string) bool {
-	if (q.minLength != nil || q.maxLength != nil) && !within(int64(utf8.RuneCountInString(s)), q.minLength, q.maxLength) {
+func (t *quickString) accepts(s string) bool {
+	if (t.minLength != nil || t.maxLength != nil) && !within(int64(utf8.RuneCountInString(s)), t.minLength, t.maxLength) {
 		return false
 	}
-	return (q.pattern == nil || q.pattern.MatchString(s)) &&
-		(q.format == "" || strfmt.Default.Validates(q.format, s))
+	return (t.pattern == nil || t.pattern.MatchString(s)) &&
+		(t.format == "" || strfmt.Default.Validates(t.format, s))
 }
 
-// acceptsInteger compares as upstream does, which cuts bounds off to integers.
-func (q *quick) acceptsInteger(i int64) bool {
-	if q.int32 && i != int64(int32(i)) {
+// acceptsInteger is accepts for an integer. It compares as upstream does, which cuts bounds off to integers.
+func (n *quickNumber) acceptsInteger(i int64) bool {
+	if n.int32 && i != int64(int32(i)) {
 		return false
 	}
-	if q.minimum != nil && (i < int64(*q.minimum) || q.over && i == int64(*q.minimum)) {
+	if n.minimum != nil && (i < int64(*n.minimum) || n.over && i == int64(*n.minimum)) {
 		return false
 	}
-	return q.maximum == nil || i < int64(*q.maximum) || !q.below && i == int64(*q.maximum)
+	return n.maximum == nil || i < int64(*n.maximum) || !n.below && i == int64(*n.maximum)
 }
 
-func (q *quick) acceptsNumber(f float64) bool {
+func (n *quickNumber) accepts(f float64) bool {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return false
 	}
-	if q.minimum != nil && (f < *q.minimum || q.over && f == *q.minimum) {
+	if n.minimum != nil && (f < *n.minimum || n.over && f == *n.minimum) {
 		return false
 	}
-	return q.maximum == nil || f < *q.maximum || !q.below && f == *q.maximum
+	return n.maximum == nil || f < *n.maximum || !n.below && f == *n.maximum
 }
 
 func within(n int64, lowest, highest *int64) bool {

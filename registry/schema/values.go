@@ -39,7 +39,7 @@ func newValues(v1 *apiextensionsv1.JSONSchemaProps) (*values, error) {
 	}
 	v := &values{schema: schema, quick: newQuick(schema)}
 	if status, ok := schema.Properties["status"]; ok {
-		v.status = &values{schema: &status, quick: v.quick.properties["status"]}
+		v.status = &values{schema: &status, quick: v.quick.object.properties["status"]}
 	}
 	return v, nil
 }
@@ -100,7 +100,7 @@ type level struct {
 }
 
 func (l *level) field(name string, s *spec.Schema, root any, path string, formats strfmt.Registry, _ ...validate.Option) validate.ValueValidator {
-	q := l.quick.property(name)
+	q := l.quick.object.property(name)
 	return &part{level: l, quick: q, path: path, validator: func() validate.ValueValidator {
 		if l.forField != nil {
 			return l.forField(name, s, root, path, formats, l.checker.hook(q))
@@ -110,7 +110,7 @@ func (l *level) field(name string, s *spec.Schema, root any, path string, format
 }
 
 func (l *level) index(i int, s *spec.Schema, root any, path string, formats strfmt.Registry, _ ...validate.Option) validate.ValueValidator {
-	q := l.quick.items
+	q := l.quick.array.items
 	return &part{level: l, quick: q, path: path, validator: func() validate.ValueValidator {
 		if l.forIndex != nil {
 			return l.forIndex(i, s, root, path, formats, l.checker.hook(q))
