@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Action is a POST to a subresource that isn't a part of an object but something that is asked of it.
@@ -28,8 +29,8 @@ type Acted interface {
 	// Delete deletes the object, with a client's options. Admission was asked about the action, and isn't asked about
 	// the deletion. Errors are those of a client's deletion.
 	Delete(ctx context.Context, options *metav1.DeleteOptions) error
-	// Conflict is the error of an action that the object's state doesn't allow, a Status 409. why is shown to the client.
-	Conflict(why string) error
+	// Meets refuses, with a Status 409, an object that has another uid or another version than the action is about. "" stands for any.
+	Meets(obj Typed, uid types.UID, resourceVersion string) error
 	// Cached returns the objects of another kind, as new as the call, in the object's namespace, each decoded by its own type. A
 	// kind that isn't served has none. Errors are those of Await.
 	Cached(ctx context.Context, apiVersion, kind string) (*Endpoint, []Typed, error)

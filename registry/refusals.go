@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -194,8 +195,9 @@ func UnhandledAs(kind string, of runtimeschema.GroupVersionKind, cause string) e
 		"%s in version %q cannot be handled as a %s: %s", clip.Text(of.Kind), clip.Text(of.Version), kind, cause))}
 }
 
-// CheckKind returns which kind a document says it's of; what it leaves out, is as it's wanted. It refuses other kinds.
-func (r *Registry) CheckKind(doc *object.Document, want runtimeschema.GroupVersionKind) (runtimeschema.GroupVersionKind, error) {
+// CheckKind returns which kind a document says it's of; what it leaves out, is as it's wanted. It refuses
+// kinds that are neither wanted nor among those that may be, too.
+func (r *Registry) CheckKind(doc *object.Document, want runtimeschema.GroupVersionKind, also ...runtimeschema.GroupVersionKind) (runtimeschema.GroupVersionKind, error) {
 	if tree, ok := doc.Tree.(map[string]any); ok && says(tree, "apiVersion", want.GroupVersion().String()) && says(tree, "kind", want.Kind) {
 		return want, nil
 	}
@@ -203,8 +205,8 @@ func (r *Registry) CheckKind(doc *object.Document, want runtimeschema.GroupVersi
 	if err != nil {
 		return want, UnrecognizedAs(want.Kind, doc.Text, clip.Text(err.Error()))
 	}
-	if of == want {
-		return want, nil
+	if of == want || slices.Contains(also, of) {
+		return of, nil
 	}
 	cause := fmt.Sprintf("no kind %q is registered for version %q in scheme %q", clip.Text(of.Kind), clip.Text(of.GroupVersion().String()), object.Scheme)
 	if r.knows(of) && !SeparateGroups[want.Group] {

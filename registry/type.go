@@ -119,10 +119,10 @@ type Forward struct {
 
 // Subresource is a part of an object that has a path of its own, or something that is asked of an object there.
 type Subresource struct {
-	Name  string   // "approval"
-	Verbs []string // sorted
-	// Kind is of what is sent and answered; zero for the object itself.
-	Kind runtimeschema.GroupVersionKind
+	Name  string                           // "approval"
+	Verbs []string                         // sorted
+	Kind  runtimeschema.GroupVersionKind   // of what is sent and answered; zero for the object itself
+	Also  []runtimeschema.GroupVersionKind // what may be sent in place of Kind, with the same fields
 	// Select puts the part that the path is about from what a client sent into next, which holds what is stored. Both are
 	// objects without metadata. It must not change in.
 	Select func(next, in map[string]any)

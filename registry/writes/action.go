@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
@@ -51,6 +51,7 @@ func (e Writer) forward(ctx context.Context, r *registry.Request) (registry.Resu
 		if err != nil {
 			return registry.Result{}, err
 		}
+		withoutSystemMeta(registry.MetaOf(sent)) // no uid is asked for here
 		w.Name = registry.MetaOf(sent).Name
 		if len(content.IsPathSegmentName(w.Name)) == 0 && w.Name != "" { // else badName says so when the object is looked for
 			if w.targetKey, err = w.Key(w.Namespace, w.Name); err != nil {
@@ -138,7 +139,7 @@ func (w *write) encodeAnswer(answer any) ([]byte, error) {
 // readSent decodes what was sent to a subresource.
 func (w *write) readSent(part *registry.Subresource, body []byte) (registry.Typed, error) {
 	into := part.New()
-	doc, of, err := parseKind(w.Res.Registry, body, part.Kind, part.New())
+	doc, of, err := parseKind(w.Res.Registry, body, part.New(), part.Kind, part.Also...)
 	if err != nil {
 		return nil, err
 	}
@@ -292,8 +293,15 @@ func (a acted) Delete(ctx context.Context, options *metav1.DeleteOptions) error 
 	return err
 }
 
-func (a acted) Conflict(why string) error {
-	return apierrors.NewConflict(a.GroupResource(), a.Name, fmt.Errorf("%s", why))
+func (a acted) Meets(obj registry.Typed, uid types.UID, resourceVersion string) error {
+	m := registry.MetaOf(obj)
+	switch {
+	case uid != "" && uid != m.UID:
+		return a.differs("UID", string(uid), string(m.UID))
+	case resourceVersion != "" && resourceVersion != m.ResourceVersion:
+		return a.differs("ResourceVersion", resourceVersion, m.ResourceVersion)
+	}
+	return nil
 }
 
 func (a acted) Cached(ctx context.Context, apiVersion, kind string) (*registry.Endpoint, []registry.Typed, error) {

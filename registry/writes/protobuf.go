@@ -74,7 +74,13 @@ func (e Writer) OpenProtobuf(r *registry.Request, body []byte) error {
 		return nil
 	}
 	m, version := registry.PartMessages[of](), of.GroupVersion().String()
-	if err := (expected{[]string{version}, of.Kind}).decode(&envelope, m); err != nil {
+	versions := []string{version}
+	if part := e.Part(r.Subresource); part != nil {
+		for _, kind := range part.Also {
+			versions = append(versions, kind.GroupVersion().String())
+		}
+	}
+	if err := (expected{versions, of.Kind}).decode(&envelope, m); err != nil {
 		return err
 	}
 	tree, err := reads.TreeOf(m)

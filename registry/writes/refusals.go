@@ -91,8 +91,9 @@ func (e Writer) checkGoType(doc *object.Document) (runtimeschema.GroupVersionKin
 	return e.Res.Registry.CheckKind(doc, e.GVK())
 }
 
-// parseKind parses a body that should be of a kind which isn't an endpoint's. of is what it says that it is. empty is an empty one.
-func parseKind(r *registry.Registry, body []byte, want runtimeschema.GroupVersionKind, empty any) (doc object.Document, of runtimeschema.GroupVersionKind, err error) {
+// parseKind parses a body that should be of a kind which isn't an endpoint's, or of one that is as good. of is what it says that it is. empty is an
+// empty one.
+func parseKind(r *registry.Registry, body []byte, empty any, want runtimeschema.GroupVersionKind, also ...runtimeschema.GroupVersionKind) (doc object.Document, of runtimeschema.GroupVersionKind, err error) {
 	if doc, err = object.Parse(body); err != nil {
 		cause := err.Error()
 		if d := (*object.DecodeError)(nil); errors.As(err, &d) {
@@ -108,7 +109,7 @@ func parseKind(r *registry.Registry, body []byte, want runtimeschema.GroupVersio
 	if doc.Tree == nil { // null, which is an object without fields
 		doc, _ = object.Parse([]byte("{}"))
 	}
-	of, err = r.CheckKind(&doc, want)
+	of, err = r.CheckKind(&doc, want, also...)
 	return doc, of, err
 }
 

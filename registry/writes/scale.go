@@ -139,7 +139,7 @@ func (w *write) putScale(ctx context.Context, body []byte) (registry.Result, err
 func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int32, err error) {
 	s = &autoscalingv1.Scale{}
 	if w.GoType() {
-		if _, _, err := parseKind(w.Res.Registry, body, autoscalingv1.SchemeGroupVersion.WithKind("Scale"), &autoscalingv1.Scale{}); err != nil {
+		if _, _, err := parseKind(w.Res.Registry, body, &autoscalingv1.Scale{}, autoscalingv1.SchemeGroupVersion.WithKind("Scale")); err != nil {
 			return nil, nil, err
 		}
 	}

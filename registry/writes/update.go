@@ -159,7 +159,7 @@ func (w *write) checkUID(in, prev *object.Object) error {
 	if w.patches || in.Meta.UID == "" || in.Meta.UID == prev.Meta.UID {
 		return nil
 	}
-	return apierrors.NewConflict(w.GroupResource(), prev.Meta.Name, w.uidDiffers(in, prev))
+	return w.differs("UID", string(in.Meta.UID), string(prev.Meta.UID))
 }
 
 // checkVersion checks the resourceVersion that a body names, or that a hook has left, against that of the stored object.
@@ -184,14 +184,14 @@ func (w *write) checkVersion(in, prev *object.Object) error {
 	return nil
 }
 
-// uidDiffers has the text of Kubernetes' storage.
-func (w *write) uidDiffers(in, prev *object.Object) error {
-	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
-		w.keyOf(prev), clip.Text(string(in.Meta.UID)), prev.Meta.UID)
+// differs is the conflict of a precondition with the target, in the words of Kubernetes' storage.
+func (w *write) differs(member, want, is string) error {
+	return apierrors.NewConflict(w.GroupResource(), w.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: %[2]s in precondition: %[3]s, %[2]s in object meta: %[4]s",
+		w.storedAt(), member, clip.Text(want), is))
 }
 
-// keyOf is where kube-apiserver keeps an object: its errors name it. A dry run's know no prefix.
-func (w *write) keyOf(o *object.Object) string {
+// storedAt is where kube-apiserver keeps the target: its errors name it. A dry run's know no prefix.
+func (w *write) storedAt() string {
 	at := []string{"", w.Group, w.Plural}
 	if w.Typed != nil && !registry.SeparateGroups[w.Group] {
 		at = []string{"", cmp.Or(keptAs[w.Plural], w.Plural)}
@@ -199,7 +199,7 @@ func (w *write) keyOf(o *object.Object) string {
 	if w.Namespace != "" {
 		at = append(at, w.Namespace)
 	}
-	key := strings.Join(append(at, o.Meta.Name), "/")
+	key := strings.Join(append(at, w.Name), "/")
 	if w.dryRun {
 		return key
 	}

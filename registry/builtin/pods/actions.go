@@ -48,6 +48,9 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, a.Name, errors.New(why))
 	}
 	_, err := a.Change(ctx, func(obj registry.Typed) error {
+		if err := a.Meets(obj, b.UID, b.ResourceVersion); err != nil {
+			return err
+		}
 		p := obj.(*corev1.Pod)
 		switch {
 		case p.DeletionTimestamp != nil:
@@ -56,10 +59,6 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 			return conflict("pod " + p.Name + " is already assigned to node \"" + p.Spec.NodeName + "\"")
 		case len(p.Spec.SchedulingGates) > 0:
 			return conflict("pod " + p.Name + " has non-empty .spec.schedulingGates")
-		case b.UID != "" && b.UID != p.UID:
-			return a.Conflict("the pod has another uid")
-		case b.ResourceVersion != "" && b.ResourceVersion != p.ResourceVersion:
-			return a.Conflict(fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %.64s, ResourceVersion in object meta: %s", b.ResourceVersion, p.ResourceVersion))
 		}
 		p.Spec.NodeName = b.Target.Name
 		p.Status.NominatedNodeName = ""

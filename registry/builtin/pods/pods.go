@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -155,11 +156,9 @@ func qosOf(s *corev1.PodSpec) corev1.PodQOSClass {
 	guaranteed, anything := true, false
 	for _, r := range all {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			limit, limited := r.Limits[name]
-			request, requested := r.Requests[name]
-			limited, requested = limited && !limit.IsZero(), requested && !request.IsZero()
-			anything = anything || limited || requested
-			guaranteed = guaranteed && limited && (!requested || limit.Cmp(request) == 0)
+			limit, request := r.Limits[name], r.Requests[name]
+			anything = anything || !limit.IsZero() || !request.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && limit.Cmp(request) == 0
 		}
 	}
 	switch {
@@ -173,12 +172,12 @@ func qosOf(s *corev1.PodSpec) corev1.PodQOSClass {
 
 // podParts are the parts of a pod with paths of their own.
 var podParts = []registry.Subresource{
-	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"}, OwnsAll: true,
+	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, OwnsAll: true,
 		Select: func(next, in map[string]any) { line.Carry(next, in, "spec", "ephemeralContainers") }},
-	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
-		Select: carryResources, Whole: changesContainers},
+	{Name: "resize", Verbs: []string{"get", "patch", "update"}, OwnsAll: true, Select: carryResources, Whole: changesContainers},
 	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() registry.Typed { return &corev1.Binding{} }, Prepare: checkBinding, Act: bind},
-	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() registry.Typed { return &policyv1.Eviction{} }, Prepare: prepareEviction, Act: evict},
+	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
+		New: func() registry.Typed { return &policyv1.Eviction{} }, Prepare: prepareEviction, Act: evict},
 }
 
 // podContainers are the lists of a pod's containers of which resources may change.
