@@ -95,10 +95,13 @@ func (e *Endpoint) ZeroTree(apiVersion string) map[string]any {
 	return e.Res.version(apiVersion).Typed.empty()
 }
 
-// goTypes describes a Go type in all its versions.
+// goTypes describes a Go type in the versions of its group. Who wrote an event in the other group is forgotten, as by kube-apiserver.
 func (e *Endpoint) goTypes() (map[string]*spec.Schema, bool, error) {
 	definitions := map[string]*spec.Schema{}
 	for _, v := range e.Res.Versions {
+		if v.Group != e.Group {
+			continue
+		}
 		root, of, err := gotype.Merging(reflect.TypeOf(v.Typed.Zero))
 		if err != nil {
 			return nil, false, err

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -161,7 +160,7 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
 		}
 	}
-	if errs = append(errs, metav1validation.ValidateConditions(r.Status.Conditions, conditions)...); len(errs) > 0 {
+	if errs = append(errs, rules.Conditions(r.Status.Conditions, conditions)...); len(errs) > 0 {
 		return errs
 	}
 	same := func(want certificatesv1.PodCertificateRequestStatus, why string) field.ErrorList {

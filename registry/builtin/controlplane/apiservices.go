@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -147,7 +146,7 @@ func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration)
 			c.Add(field.Invalid(at.Child("resourceVersion"), version, err.Error()))
 		}
 	}
-	c.Add(metavalidation.ValidateConditions(m.Status.Conditions, at.Child("conditions"))...)
+	c.Add(rules.Conditions(m.Status.Conditions, at.Child("conditions"))...)
 	if was := old.Status.ResourceVersion; was != "" {
 		c.Immutable(at.Child("resourceVersion"), version, was)
 	}

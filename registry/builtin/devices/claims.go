@@ -403,7 +403,7 @@ func (c *check) deviceStatus(d *resourcev1.AllocatedDeviceStatus, has sets.Set[d
 
 // deviceConditions checks conditions and their number, which Kubernetes asks about first or last.
 func (c *check) deviceConditions(conditions []metav1.Condition, most int, at *field.Path, numberFirst bool) {
-	errs := metavalidation.ValidateConditions(conditions, at)
+	errs := rules.Conditions(conditions, at)
 	if len(conditions) > most {
 		place := len(errs)
 		if numberFirst {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -82,7 +81,7 @@ func validateValidatingPolicyStatus(p, _ *admissionregistrationv1.ValidatingAdmi
 			}
 		}
 	}
-	c.Add(metavalidation.ValidateConditions(p.Status.Conditions, at.Child("conditions"))...)
+	c.Add(rules.Conditions(p.Status.Conditions, at.Child("conditions"))...)
 	return c.Errs
 }
 

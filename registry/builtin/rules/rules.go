@@ -313,3 +313,12 @@ func (c *Check) NotNegative(at *field.Path, q resource.Quantity) {
 		c.Add(field.Invalid(at, q.String(), "must be greater than or equal to 0"))
 	}
 }
+
+// Conditions returns what is wrong with conditions. None of it is last: what Kubernetes declares of them isn't in force.
+func Conditions(conditions []metav1.Condition, at *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateConditions(conditions, at)
+	for _, err := range errs {
+		err.CoveredByDeclarative = false
+	}
+	return errs
+}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -94,7 +93,7 @@ func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 
 func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	s, at := b.Status, field.NewPath("status")
-	errs := metavalidation.ValidateConditions(s.Conditions, at.Child("conditions"))
+	errs := rules.Conditions(s.Conditions, at.Child("conditions"))
 	for _, f := range []struct {
 		name string
 		n    int32
