@@ -30,10 +30,11 @@ type answer struct {
 type run struct {
 	*target
 	scenario
-	normal  *normal
-	vars    map[string]string
-	objects map[string][]byte // as last read, by name
-	events  *follower
+	normal   *normal
+	vars     map[string]string
+	objects  map[string][]byte // as last read, by name
+	events   *follower
+	issuedAt time.Time // see issued
 }
 
 // play sends all requests of a scenario and returns the answers, one for each step. The error is one of the harness, not of the server.
@@ -85,7 +86,10 @@ var placeholder = regexp.MustCompile(`\$\{([^}]+)\}`)
 
 // expand puts in what was captured. What the server never said is 1: a request with it is refused, which is seen.
 func (r *run) expand(s string) string {
-	return placeholder.ReplaceAllStringFunc(s, func(p string) string { return cmp.Or(r.vars[p[2:len(p)-1]], "1") })
+	return placeholder.ReplaceAllStringFunc(s, func(p string) string {
+		p = p[2 : len(p)-1]
+		return cmp.Or(r.vars[p], r.issued(p), "1")
+	})
 }
 
 // ask sends a step's request, and waits for the events of it.

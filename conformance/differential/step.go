@@ -27,7 +27,7 @@ const (
 )
 
 // step is a request. In path, headers and body, ${rv:NAME} and ${uid:NAME} stand for what the server said last of the object NAME,
-// ${continue} for the last continue token and ${gen} for the last generated name.
+// ${continue} for the last continue token and ${gen} for the last generated name; for ${at:} and ${leaf:} see issued.
 type step struct {
 	name     string // FAMILY/DETAIL, unique in its scenario; differences are counted by family
 	method   string
