@@ -30,7 +30,6 @@ var bounds = map[string]struct {
 // oversized is what is over its bound today. A number may only shrink, and no line may come.
 var oversized = map[string]int{
 	"struct registry/register.go Definition": 31,
-	"struct registry/registry.go Registry":   24,
 	"struct registry/type.go Type":           42,
 }
 

@@ -73,7 +73,7 @@ func newDefinitions(r *Registry) *definitions {
 			if c := obj.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter && c.Webhook != nil {
 				// conversion's rules include Kubernetes's, but their errors don't quote a URL's password.
 				errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec.conversion.") })
-				errs = append(errs, conversion.Validate(c.Webhook, field.NewPath("spec", "conversion"), r.webhooks)...)
+				errs = append(errs, conversion.Validate(c.Webhook, field.NewPath("spec", "conversion"), r.Webhooks)...)
 			}
 			return errs
 		},

@@ -48,12 +48,9 @@ type Options struct {
 
 // Registry holds the resources of one server. It's safe for concurrent use.
 type Registry struct {
-	Store       storage.Store
-	Cacher      *cacher.Cacher
-	log         *slog.Logger
+	Options     // as New completed them; nobody changes them
 	Namespaces  *namespaces
 	Definitions *definitions
-	settings
 	startup
 	catalog    atomic.Pointer[Catalog] // nil until Catalog is called after the last of builtins
 	Resets     atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
@@ -61,17 +58,6 @@ type Registry struct {
 	rules      rules
 	Unreadable unreadable
 	outages    outages
-}
-
-// settings are what the Options say.
-type settings struct {
-	Shared      bool
-	TrackAlways bool                                   // see ManagedFieldsAlways
-	Manager     string                                 // see Manager
-	NoInitial   bool                                   // see NoInitialEvents
-	unserved    func(schema.GroupVersionResource) bool // may be nil
-	Admission   []Admission[unstructured.Unstructured]
-	webhooks    conversion.Policy
 }
 
 // startup is what is added before Run, and how far Run is.
@@ -90,14 +76,8 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Registry{
-		Store: o.Store, Cacher: o.Cacher, log: o.Log,
-		settings: settings{
-			Shared: o.Shared, TrackAlways: o.ManagedFieldsAlways, Manager: cmp.Or(o.Manager, ownManager), NoInitial: o.NoInitialEvents, unserved: o.Unserved,
-			Admission: hooks(o.Admission), webhooks: o.Webhooks,
-		},
-		startup: startup{ready: make(chan struct{})},
-	}
+	o.Manager, o.Admission = cmp.Or(o.Manager, ownManager), hooks(o.Admission)
+	r := &Registry{Options: o, startup: startup{ready: make(chan struct{})}}
 	r.rules.unknown.Store(true)
 	r.Unreadable.log, r.outages.log = o.Log, o.Log
 	r.Namespaces = newNamespaces(r, o.AutoCreateNamespaces)

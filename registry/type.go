@@ -171,8 +171,8 @@ func (r *Registry) Add(first Type, others ...Type) {
 		res.endpoints = append(res.endpoints, e)
 	}
 	res.Versions, res.Storage = res.endpoints, res.endpoints[0]
-	if r.unserved != nil {
-		res.endpoints = slices.DeleteFunc(slices.Clone(res.Versions), func(e *Endpoint) bool { return r.unserved(e.Path()) })
+	if r.Unserved != nil {
+		res.endpoints = slices.DeleteFunc(slices.Clone(res.Versions), func(e *Endpoint) bool { return r.Unserved(e.Path()) })
 	}
 	r.add(res)
 }

@@ -109,7 +109,7 @@ func (e Reader) parseListOptions(values url.Values) (listOptions, error) {
 	if hasInitial {
 		combined.SendInitialEvents = &initial
 	}
-	if errs := listvalidation.ValidateListOptions(combined, !r.NoInitial); len(errs) > 0 {
+	if errs := listvalidation.ValidateListOptions(combined, !r.NoInitialEvents); len(errs) > 0 {
 		return o, registry.InvalidOptions("ListOptions", errs)
 	}
 	return o, o.place(combined)
@@ -165,8 +165,8 @@ func (e Reader) parseWatchOptions(values url.Values) (listOptions, error) {
 	if o.revision > 0 {
 		combined.ResourceVersion = o.revision.String()
 	}
-	internalversion.SetListOptionsDefaults(combined, !r.NoInitial) // without a version a watch begins with the state
-	if errs := listvalidation.ValidateListOptions(combined, !r.NoInitial); len(errs) > 0 {
+	internalversion.SetListOptionsDefaults(combined, !r.NoInitialEvents) // without a version a watch begins with the state
+	if errs := listvalidation.ValidateListOptions(combined, !r.NoInitialEvents); len(errs) > 0 {
 		return o, registry.InvalidOptions("ListOptions", errs)
 	}
 	// Without a version, and asked no more closely, a watch begins with the state.

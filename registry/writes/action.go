@@ -107,7 +107,7 @@ func (w *write) runAct(ctx context.Context, part *registry.Subresource, a *regis
 
 // trackSent notes in the managedFields of what was sent who has sent it. o has its metadata.
 func (w *write) trackSent(part *registry.Subresource, sent registry.Typed, o *object.Object) error {
-	if !w.Res.Registry.TrackAlways {
+	if !w.Res.Registry.ManagedFieldsAlways {
 		return nil
 	}
 	tree, err := jsontree.OfValue(sent)

@@ -23,7 +23,7 @@ func (w *write) track(next, sent, prev *object.Object) error {
 
 // trackAs is track for what a manager writes to a subresource.
 func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Object) error {
-	always := w.Res.Registry.TrackAlways
+	always := w.Res.Registry.ManagedFieldsAlways
 	if !always && (prev == nil || len(prev.Managed) == 0) {
 		next.Managed = nil
 		return nil

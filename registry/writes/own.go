@@ -102,7 +102,7 @@ func (e Writer) Make(ctx context.Context, m Made) (storage.Revision, error) {
 // trackMade notes in a new object's managedFields that the server has set what it says and what is there by default.
 func (w *write) trackMade(o *object.Object) error {
 	t := w.Typed
-	if t != nil && w.Res.Registry.TrackAlways {
+	if t != nil && w.Res.Registry.ManagedFieldsAlways {
 		obj, err := t.FromObject(o)
 		if err == nil {
 			err = t.SetDefaults(obj)

@@ -148,7 +148,7 @@ func (w *write) withValue(m registry.Message) *object.Object {
 	meta := registry.MetaOf(obj)
 	hasRules := t.Default != nil || t.Prepare != nil || t.Validate != nil
 	if !copies || !t.Holding().Plain || !hasRules || w.targetKey != "" || w.Subresource != registry.Whole || w.Res.Answered || t.Admit != nil ||
-		w.Res.Registry.TrackAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
+		w.Res.Registry.ManagedFieldsAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
 		return nil
 	}
 	if w.Has(registry.AtStatus) && !statusOf(value).IsValid() { // nobody could drop it
