@@ -123,13 +123,35 @@ func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) 
 
 // insertAndAnswer stores a new object, and answers with it.
 func (w *write) insertAndAnswer(ctx context.Context, o *object.Object) (registry.Result, error) {
-	stored, err := w.inBrackets(ctx, func() (*kube.Object, error) { return w.storeNamed(ctx, o) })
+	stored, err := w.inBrackets(ctx, func() (*kube.Object, error) {
+		stored, err := w.storeNamed(ctx, o)
+		return stored, w.taken(ctx, err)
+	})
 	if err != nil {
 		return registry.Result{}, err
 	}
 	res, err := w.answer(ctx, stored)
 	res.Created = true
 	return res, err
+}
+
+// taken says more of the error of a create if that is about a name that an object has which is being deleted.
+func (w *write) taken(ctx context.Context, err error) error {
+	if registry.IsHookError(err) || !errors.Is(err, storage.ErrExists) && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	key, badKey := w.Endpoint.Key(w.Namespace, w.Name)
+	if badKey != nil {
+		return err
+	}
+	if found, unread := w.Res.Read(ctx, key); unread != nil || found == nil || found.DeletionTimestamp == "" {
+		return err
+	}
+	refused := w.Fail(w.Name, err)
+	if s := (*apierrors.StatusError)(nil); errors.As(refused, &s) {
+		s.ErrStatus.Message = "object is being deleted: " + s.ErrStatus.Message
+	}
+	return refused
 }
 
 // dropStatus drops the status of a new object where that has its own subresource and the kind's strategy doesn't leave it to the client.

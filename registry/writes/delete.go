@@ -171,6 +171,9 @@ func (d *deletion) decide(ctx context.Context, old *kube.Object) (outcome, error
 	if d.gone, err = d.unheld(next); err != nil {
 		return outcome{}, err
 	}
+	if d.Typed != nil && d.Typed.Policy != nil && prev.Meta.DeletionTimestamp == nil {
+		d.gone = false // it only begins to go, whatever holds it: see Type's policy
+	}
 	// An object that is given time to end is marked even if it has none, so that who watches it learns when it was to end.
 	d.ends = d.gone && next != prev && d.Typed != nil && d.Typed.Grace != nil
 	if d.gone && !d.ends {

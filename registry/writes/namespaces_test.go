@@ -86,6 +86,26 @@ func TestNamespaceRules(t *testing.T) {
 	s.refused(err, 404, metav1.StatusReasonNotFound)
 }
 
+// TestNamespaceWithoutFinalizers: the first deletion of a namespace marks it, also where nothing holds it, and the second one removes it.
+func TestNamespaceWithoutFinalizers(t *testing.T) {
+	s := start(t, "", registry.Options{})
+	ns := s.at("", "v1", "namespaces")
+	s.ok(ns.Create(s.ctx, "", nil, []byte(`{"metadata":{"name":"bare"}}`)))
+	s.ok(ns.Update(s.ctx, "", "bare", "finalize", nil, []byte(`{"metadata":{"name":"bare"},"spec":{}}`)))
+	marked := s.ok(ns.Delete(s.ctx, "", "bare", nil, nil))
+	if marked.str("status.phase") != "Terminating" || marked.str("metadata.deletionTimestamp") == "" {
+		t.Errorf("the first deletion leaves %v", marked)
+	}
+	if got := s.ok(ns.Get(s.ctx, "", "bare", "", nil)); got.str("status.phase") != "Terminating" {
+		t.Errorf("after it there is %v", got)
+	}
+	_, err := ns.Create(s.ctx, "", nil, []byte(`{"metadata":{"name":"bare"}}`))
+	s.refused(err, 409, metav1.StatusReasonAlreadyExists, `object is being deleted: namespaces "bare" already exists`)
+	s.ok(ns.Delete(s.ctx, "", "bare", nil, nil))
+	_, err = ns.Get(s.ctx, "", "bare", "", nil)
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+}
+
 func TestCreateNeedsItsNamespace(t *testing.T) {
 	s := start(t, "", registry.Options{})
 	w, ns := s.widgets(), s.at("", "v1", "namespaces")
