@@ -119,6 +119,7 @@ func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
 		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
 	case subresource == AtStatus:
 		crd.KeepClaims(obj, old)
+		return
 	}
 	crd.NoteStored(obj)
 }

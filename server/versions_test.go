@@ -50,10 +50,12 @@ func TestStoredVersions(t *testing.T) {
 		}
 	}
 	refused(422, "FieldValueInvalid status.storedVersions[0]", def, `{"spec":{"versions":[`+v2Stored+`]}}`)
-	refused(422, "FieldValueInvalid status.storedVersions[1]", def+"/status", `{"status":{"storedVersions":["v2","v3"]}}`)
-	// The version that objects are stored in is always there.
+	// The status takes any, with which nothing else can be changed.
+	check(t, send(t, s, 200, "PATCH", def+"/status", mergePatch, `{"status":{"storedVersions":["v2","v3"]}}`), `status.storedVersions=["v2","v3"]`)
+	refused(422, "FieldValueInvalid status.storedVersions[1]", def, `{"metadata":{"labels":{"a":"b"}}}`)
 	check(t, send(t, s, 200, "PATCH", def+"/status?dryRun=All", mergePatch, `{"status":{"storedVersions":[]}}`), `status.storedVersions=["v2"]`)
-	check(t, send(t, s, 200, "PATCH", def+"/status", mergePatch, `{"status":{"storedVersions":["v1"]}}`), `status.storedVersions=["v1","v2"]`)
+	check(t, send(t, s, 200, "PATCH", def+"/status", mergePatch, `{"status":{"storedVersions":["v1"]}}`), `status.storedVersions=["v1"]`)
+	check(t, send(t, s, 200, "PATCH", def, mergePatch, `{"metadata":{"labels":{"a":"b"}}}`), `status.storedVersions=["v1","v2"]`)
 	// Written again, it's stored in the new version; then the old one can go.
 	rv := value(s.Get(thingsPath+"/a"), "metadata.resourceVersion")
 	if got := send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{}`); value(got, "metadata.resourceVersion") == rv {

@@ -184,8 +184,8 @@ func doubtful(d *Definition) (formats, sets []string) {
 	return formats, sets
 }
 
-// ValidateStatus checks a definition whose status was written by a client. It refuses what kube-apiserver refuses. It also
-// refuses a stored version that the definition doesn't have, with which no later change of the spec would be valid.
+// ValidateStatus checks a definition whose status was written by a client. It takes any stored versions: those that the definition doesn't
+// have are refused with the next change of the rest.
 func ValidateStatus(ctx context.Context, d, old *Definition) field.ErrorList {
 	in, err := internal(d)
 	if err != nil {
@@ -195,12 +195,7 @@ func ValidateStatus(ctx context.Context, d, old *Definition) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("status"), err)}
 	}
-	errs := validation.ValidateUpdateCustomResourceDefinitionStatus(ctx, in, prev)
-	if len(in.Status.StoredVersions) > 0 {
-		path := field.NewPath("status", "storedVersions")
-		errs = append(errs, validation.ValidateCustomResourceDefinitionStoredVersions(in.Status.StoredVersions, in.Spec.Versions, path)...)
-	}
-	return errs
+	return validation.ValidateUpdateCustomResourceDefinitionStatus(ctx, in, prev)
 }
 
 // internal converts to the version that validation works on. The conversion moves parts of its input.
