@@ -198,12 +198,15 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 	return &failure{resource, name, err}
 }
 
+// ErrEnded is what a request is told whose time is over before anything can have come of it.
+var ErrEnded = apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+
 // ended is what a request is told whose time is over.
 func ended(err error) error {
 	if errors.Is(err, storage.ErrUnknownOutcome) {
 		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
 	}
-	return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+	return ErrEnded
 }
 
 // outageRetry is after how many seconds a client may ask again when the store couldn't answer: an etcd that has lost its

@@ -55,7 +55,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	w.share.flow = h.flowOf(r)
 	ctx := fair.NewContext(r.Context(), w.share.flow)
 	if class != classLong {
-		limit := timeLimit(classRead, w.query)
+		limit := timeLimit(classRead, r, w.query)
 		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
 			limit = min(limit, discoveryDeadline)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -68,9 +69,24 @@ func (w *response) fail(r *http.Request, err error) {
 	case w.code != 0:
 		w.internal(r, err)
 		w.end.cutOff = true
+	case errors.Is(err, registry.ErrEnded):
+		w.answerEnded()
 	default:
 		w.answerStatus(r, w.statusOf(r, err))
 	}
+}
+
+// answerEnded answers a request whose time is over as the filter does that kube-apiserver has around all else: with a Status that doesn't say it is
+// one, as text.
+func (w *response) answerEnded() {
+	for _, name := range []string{"ETag", flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID} {
+		w.Header().Del(name)
+	}
+	body, err := json.Marshal(registry.ErrEnded.ErrStatus)
+	if err != nil {
+		panic(err) // metav1.Status always marshals
+	}
+	w.writeText(http.StatusGatewayTimeout, string(body)+"\n")
 }
 
 // answerStatus answers with a Status, in the form that the client accepts.

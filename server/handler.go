@@ -240,7 +240,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 // that the server's health waits for nobody's place, and it ends with the request's time. A request that is let in goes on
 // with a context that doesn't end then: it may be a watch.
 func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err error) {
-	limit, err := arrivalLimit(r)
+	limit, err := w.arrivalLimit(r)
 	if err != nil {
 		h.auditRefused(w, r)
 		return nil, err

@@ -352,7 +352,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.share.flow)))
 		return nil
 	}
-	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.share.flow), w.begun.Add(timeLimit(class, w.query)))
+	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.share.flow), w.begun.Add(timeLimit(class, r, w.query)))
 	defer cancel()
 	r = r.WithContext(ctx)
 	if err := h.readThenSit(w, r, class); err != nil {
@@ -397,12 +397,12 @@ func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) 
 
 // timeLimit returns how long a request may take that isn't a watch, from its headers on. Where the client gives it no time, or one that can't
 // be read, it's the longest.
-func timeLimit(class requestClass, query url.Values) time.Duration {
+func timeLimit(class requestClass, r *http.Request, query url.Values) time.Duration {
 	limit := readDeadline
 	if class == classWrite {
 		limit = writeDeadline
 	}
-	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 {
+	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 && !lastsLong(access.AttributesOf(r)) {
 		limit = min(limit, asked)
 	}
 	return limit
@@ -410,20 +410,24 @@ func timeLimit(class requestClass, query url.Values) time.Duration {
 
 // arrivalLimit returns how long it may take until it's known who makes a request, and whether he may: no longer than the
 // request itself. The start of a watch takes no longer than a read. A timeout that can't be read is refused, as by kube-apiserver, which asks
-// after that who sends it; a request that may last as long as its client wants has none.
-func arrivalLimit(r *http.Request) (time.Duration, error) {
+// after that who sends it, and so is a request whose time is over by now. A request that may last as long as its client wants has none.
+func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
 	var query url.Values
 	if strings.Contains(r.URL.RawQuery, "timeout=") { // the others needn't be parsed
-		query = r.URL.Query()
-	}
-	if asked := query.Get("timeout"); asked != "" {
-		if _, err := time.ParseDuration(asked); err != nil {
-			if asks := access.AttributesOf(r); asks.Verb != "watch" && !lastsLong(asks) {
-				return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL - "+clip.Text(err.Error()))
-			}
+		if asks := access.AttributesOf(r); asks.Verb != "watch" && !lastsLong(asks) && r.URL.Path != "/debug/quiescent" { // which reads its own
+			query = r.URL.Query()
 		}
 	}
-	return timeLimit(classOf(r, false), query), nil
+	if asked := query.Get("timeout"); asked != "" {
+		d, err := time.ParseDuration(asked)
+		switch {
+		case err != nil:
+			return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL - "+clip.Text(err.Error()))
+		case d > 0 && time.Since(w.begun) >= d:
+			return 0, registry.ErrEnded
+		}
+	}
+	return timeLimit(classOf(r, false), r, query), nil
 }
 
 // taken is how many seats of a level are taken.

@@ -52,7 +52,7 @@ func TestEndedRequest(t *testing.T) {
 	s.PostYAML(configMaps, "metadata: {name: a}")
 	const want = `"message":"Timeout: request did not complete within the allotted timeout"`
 	for _, ask := range []struct{ method, path, body string }{
-		{"GET", configMaps + "/a", ""}, {"GET", configMaps, ""}, {"POST", configMaps, `{"metadata":{"name":"b"}}`},
+		{"GET", configMaps + "/a", ""}, {"GET", configMaps, ""}, {"GET", "/version", ""}, {"GET", "/none", ""}, {"POST", configMaps, `{"metadata":{"name":"b"}}`},
 	} {
 		if res, body := s.Do(ask.method, ask.path+"?timeout=1ns", ask.body); res.StatusCode != 504 || !strings.Contains(body, want) {
 			t.Errorf("%s %s: %s, want 504 with %s: %s", ask.method, ask.path, res.Status, want, body)

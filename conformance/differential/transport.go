@@ -57,9 +57,10 @@ func transportScenario() scenario {
 
 // timeouts asks with the time that a client gives its request, which may be one that can't be read.
 func timeouts(ask func(method, path, body string, header ...string), list string) {
-	for _, timeout := range []string{"timeout=", "timeout=0s", "timeout=-1s", "timeout=1h", "timeout=10", "timeout=x", "timeout=30s&timeout=x", "timeout=x&timeout=30s", "timeout=%22%3C", "Timeout=x"} {
+	for _, timeout := range []string{"timeout=", "timeout=0s", "timeout=-1s", "timeout=1h", "timeout=1ns", "timeout=10", "timeout=x", "timeout=30s&timeout=x", "timeout=x&timeout=30s", "timeout=%22%3C", "Timeout=x"} {
 		ask("GET", list+"?labelSelector=none&"+timeout, "")
 		ask("GET", list+"/small?"+timeout, "")
+		ask("GET", list+"?labelSelector=none&resourceVersion=${rv:small}&resourceVersionMatch=Exact&"+timeout, "")
 		ask("POST", list+"?dryRun=All&"+timeout, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"timely"}}`)
 		ask("PATCH", list+"/small?dryRun=All&"+timeout, "{}", "Content-Type", mergePatch)
 		ask("DELETE", list+"/small?dryRun=All&"+timeout, "")
