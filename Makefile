@@ -52,7 +52,7 @@ test: ## run the tests of every module but those of peer, clients and aggregatio
 
 .PHONY: check
 check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
-	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "these files aren't formatted: run gofmt -w ."; exit 1; }
+	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "these files aren't formatted: run gofmt -w ."; echo "$$bad"; exit 1; }
 	$(EACH) $(GO) vet ./... && $(GO) vet -tags soak ./... && $(GO) mod tidy -diff$(DONE)
 	$(EACH) "$$($(GO) -C $(CURDIR) tool -n staticcheck)" ./...$(DONE)
 	$(GO) test -count 1 -run '^TestImport' .
