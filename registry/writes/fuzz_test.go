@@ -151,12 +151,12 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		patched, err := apply(e.View.Append(nil, old), false)
+		made, err := apply(e.View.Append(nil, old))
 		if err != nil {
 			wellRefused(t, err)
 			return
 		}
-		in, err := w.readPatched(patched, func() []byte { return patched.Text })
+		in, err := w.readPatched(made, func() []byte { return made.Text })
 		if err == nil {
 			err = w.checkUID(in, prev)
 		}
@@ -298,13 +298,13 @@ func FuzzShapedPatch(f *testing.F) {
 		}
 		old := kube.NewObject(fuzzKey, []byte(fuzzShaped), 7)
 		apply, err := w.patch(kind, patch)
-		var patched object.Document
+		var made patched
 		if err == nil {
-			patched, err = apply(e.View.Append(nil, old), false)
+			made, err = apply(e.View.Append(nil, old))
 		}
 		var in *object.Object
 		if err == nil {
-			in, err = w.readNamed(patched.Text)
+			in, err = w.readNamed(made.Text)
 		}
 		var c outcome
 		if err == nil {

@@ -13,6 +13,7 @@ import (
 	"gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -78,11 +79,11 @@ func (e Writer) Patch(ctx context.Context, r *registry.Request) (registry.Result
 			if err != nil {
 				return outcome{}, err
 			}
-			patched, err := apply(doc, false)
+			made, err := apply(doc)
 			if err != nil {
 				return outcome{}, err
 			}
-			in, err := w.readPatched(patched, func() []byte { return w.inFieldOrder(doc, patched.Text, apply) })
+			in, err := w.readPatched(made, func() []byte { return w.inFieldOrder(doc, made.Text, apply) })
 			if err != nil {
 				return outcome{}, err
 			}
@@ -117,9 +118,14 @@ func (e Writer) patchType(r *registry.Request) (types.PatchType, error) {
 	}}
 }
 
-// applier applies a patch to a document. The result may be parsed already. It may lack managedFields where they stay as they are, unless it
-// shall be whole.
-type applier func(doc []byte, whole bool) (object.Document, error)
+// applier applies a patch to a document.
+type applier func(doc []byte) (patched, error)
+
+// patched is what a patch made of a document.
+type patched struct {
+	object.Document                // that of a strategic merge patch is parsed already, and lacks managedFields where they stay as they are
+	by              map[string]any // the strategic merge patch, as the library has left it; else nil
+}
 
 // patch checks a patch and returns what applies it.
 func (w *write) patch(kind types.PatchType, patch []byte) (applier, error) {
@@ -134,18 +140,18 @@ func (w *write) patch(kind types.PatchType, patch []byte) (applier, error) {
 		return nil, badPatch(patch, err)
 	}
 	_, levels := doc.Size()
-	return func(doc []byte, whole bool) (object.Document, error) {
+	return func(doc []byte) (patched, error) {
 		if err := (patchWork{levels: levels, bytes: len(doc) + len(patch)}).check(); err != nil {
-			return object.Document{}, err
+			return patched{}, err
 		}
 		if kind == types.StrategicMergePatchType {
-			return mergeStrategically(doc, patch, w.Typed.Zero, whole)
+			return mergeStrategically(doc, patch, w.Typed.Zero)
 		}
-		patched, err := jsonpatch.MergePatch(doc, patch)
+		merged, err := jsonpatch.MergePatch(doc, patch)
 		if err != nil {
-			return object.Document{}, registry.BadRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
+			return patched{}, registry.BadRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
 		}
-		return object.Document{Text: patched}, nil
+		return patched{Document: object.Document{Text: merged}}, nil
 	}, nil
 }
 
@@ -157,9 +163,9 @@ func (w *write) jsonPatch(patch []byte) (applier, error) {
 	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, badPatch(patch, err)
 	}
-	return func(doc []byte, _ bool) (object.Document, error) {
-		patched, err := applied(doc)
-		return object.Document{Text: patched}, badOperations(err)
+	return func(doc []byte) (patched, error) {
+		text, err := applied(doc)
+		return patched{Document: object.Document{Text: text}}, badOperations(err)
 	}, nil
 }
 
@@ -294,11 +300,14 @@ func isPointer(s string) bool { return s == "" || s[0] == '/' }
 
 // readPatched reads the object that a patch made. What keeps it from being read is the patch's fault. shown is the body as a
 // refusal repeats it.
-func (w *write) readPatched(patched object.Document, shown func() []byte) (*object.Object, error) {
-	if _, err := w.CheckValues(patched.Text); err != nil {
+func (w *write) readPatched(made patched, shown func() []byte) (*object.Object, error) {
+	if _, err := w.CheckValues(made.Text); err != nil {
 		return nil, err
 	}
-	in, err := w.readDocument(patched)
+	in, err := w.readDocument(made.Document)
+	if apierrors.IsBadRequest(err) && made.by != nil {
+		return nil, w.refuseMerged(made, err)
+	}
 	if apierrors.IsBadRequest(err) {
 		return nil, w.refusePatched(shown(), errors.New(registry.CauseOf(err)))
 	}
@@ -306,6 +315,16 @@ func (w *write) readPatched(patched object.Document, shown func() []byte) (*obje
 		return nil, err
 	}
 	return in, w.checkNamed(in)
+}
+
+// refuseMerged is the answer about a strategic merge patch whose result can't be read: as in kube-apiserver it quotes the patch, and has the
+// converter's words, where the converter has some.
+func (w *write) refuseMerged(made patched, err error) error {
+	cause := errors.New(registry.CauseOf(err))
+	if unfit := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Map(made.Tree), w.Typed.New()); unfit != nil {
+		cause = unfit
+	}
+	return badPatch(fmt.Appendf(nil, "%+v", made.by), cause)
 }
 
 // inFieldOrder returns what a patch made of a document, with the fields of a Go type in the order in which the type has them, as
@@ -322,11 +341,11 @@ func (w *write) inFieldOrder(doc, body []byte, apply applier) []byte {
 	if err != nil {
 		return body
 	}
-	patched, err := apply(ordered, true)
+	made, err := apply(ordered)
 	if err != nil {
 		return body
 	}
-	return patched.Text
+	return made.Text
 }
 
 // refusePatched is the answer about a patched object that can't be read, with kube-apiserver's code and reason: invalid.

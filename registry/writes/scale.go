@@ -62,7 +62,7 @@ func (w *write) changeScale(ctx context.Context, revise applier) (registry.Resul
 		if err != nil {
 			return outcome{}, err
 		}
-		revised, err := revise(body, true)
+		revised, err := revise(body)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -132,7 +132,7 @@ func (w *write) putScale(ctx context.Context, body []byte) (registry.Result, err
 	if _, err := object.ParseTree(body); err != nil {
 		return registry.Result{}, registry.BadBody(err)
 	}
-	return w.changeScale(ctx, func([]byte, bool) (object.Document, error) { return object.Document{Text: body}, nil })
+	return w.changeScale(ctx, func([]byte) (patched, error) { return patched{Document: object.Document{Text: body}}, nil })
 }
 
 // decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.

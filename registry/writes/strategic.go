@@ -21,15 +21,15 @@ import (
 const maxMergeWork = 1500 * 1500
 
 // mergeStrategically applies a strategic merge patch to a document. of is the zero value of the type. It refuses to merge lists that
-// are too long for that. Unless it shall be whole, the result has no managedFields if the patch has none: to those who write, absent ones
-// mean that they stay, and they are most of what there is to parse.
-func mergeStrategically(doc, patch []byte, of any, whole bool) (merged object.Document, err error) {
+// are too long for that. The result has no managedFields if the patch has none: to those who write, absent ones mean that they stay, and they
+// are most of what there is to parse.
+func mergeStrategically(doc, patch []byte, of any) (merged patched, err error) {
 	is, err := object.ParseTree(patch) // anew each time: the library changes it
 	if err != nil {
 		return merged, registry.BadBody(err)
 	}
 	var without []string
-	if !whole && !mentions(object.Map(is["metadata"]), "managedFields") {
+	if !mentions(object.Map(is["metadata"]), "managedFields") {
 		without = []string{"metadata", "managedFields"}
 	}
 	tree, _, err := jsontree.DecodeWithout(doc, without...)
@@ -50,7 +50,7 @@ func mergeStrategically(doc, patch []byte, of any, whole bool) (merged object.Do
 	switch {
 	case err == nil:
 		text, err := object.EncodeJSON(now)
-		return object.Document{Text: text, Tree: map[string]any(now)}, err
+		return patched{object.Document{Text: text, Tree: map[string]any(now)}, is}, err
 	case malformed(err):
 		return merged, registry.BadRequest("%s", clip.Text(err.Error()))
 	default:

@@ -30,7 +30,7 @@ func TestMergeWork(t *testing.T) {
 		{"what is replaced", `{"metadata":{"name":"a"}}`, `{"spec":{"containers":[{"name":"a","args":[` + strings.Repeat(`"x",`, 5000) + `"x"]}]}}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := mergeStrategically([]byte(c.doc), []byte(c.patch), corev1.Pod{}, false); (err != nil) != c.refused {
+			if _, err := mergeStrategically([]byte(c.doc), []byte(c.patch), corev1.Pod{}); (err != nil) != c.refused {
 				t.Errorf("refused with %v", err)
 			}
 		})

@@ -78,7 +78,7 @@ func (a *Allocator) claim(s, old *corev1.Service, dryRun bool) (registry.Settle,
 		old = &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}} // which has nothing
 	}
 	if !hasIP(s) {
-		s.Spec.InternalTrafficPolicy = nil // whatever the client says
+		s.Spec.InternalTrafficPolicy = nil // which the rules have looked at, and nobody shows
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
