@@ -2,7 +2,9 @@ package jsontree
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,9 +23,71 @@ var ErrTooDeep = fmt.Errorf("nests deeper than %d levels", maxDepth)
 // those of sigs.k8s.io/json. The tree's strings keep a copy of the document alive.
 func Decode(data []byte) (tree any, repeated bool, err error) { return DecodeWithout(data) }
 
+// Raw is the JSON of a part of a tree that nobody has decoded. Decode makes no such parts.
+type Raw string
+
+// MarshalJSON returns the JSON.
+func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
+
+// Whole returns a tree with its Raw parts decoded. It shares the rest with the tree that it's given, which stays as it is.
+func Whole(tree any) (any, error) {
+	whole, _, err := expand(tree)
+	return whole, err
+}
+
+func expand(tree any) (whole any, changed bool, err error) {
+	switch v := tree.(type) {
+	case Raw:
+		whole, _, err = Decode([]byte(v))
+		return whole, true, err
+	case map[string]any:
+		all := v
+		for name, member := range v {
+			is, differs, err := expand(member)
+			if err != nil {
+				return nil, false, err
+			}
+			if differs {
+				if !changed {
+					all, changed = maps.Clone(v), true
+				}
+				all[name] = is
+			}
+		}
+		return all, changed, nil
+	case []any:
+		all := v
+		for i, element := range v {
+			is, differs, err := expand(element)
+			if err != nil {
+				return nil, false, err
+			}
+			if differs {
+				if !changed {
+					all, changed = slices.Clone(v), true
+				}
+				all[i] = is
+			}
+		}
+		return all, changed, nil
+	}
+	return tree, false, nil
+}
+
+// EachElement in a path of DecodeKeeping stands for all elements of a list.
+const EachElement = ""
+
 // DecodeWithout is Decode without the member at the end of a path of names, which isn't looked at: the document must be valid.
 func DecodeWithout(data []byte, path ...string) (tree any, repeated bool, err error) {
-	p := parser{text: string(data), without: path}
+	return decode(parser{text: string(data), path: path}, data)
+}
+
+// DecodeKeeping is Decode of a document with the members at the end of a path of names as Raw: the document must be valid.
+func DecodeKeeping(data []byte, path ...string) (tree any, repeated bool, err error) {
+	return decode(parser{text: string(data), path: path, keep: true}, data)
+}
+
+func decode(p parser, data []byte) (tree any, repeated bool, err error) {
 	p.space()
 	tree, ok := p.value(0)
 	if p.space(); ok && p.at == len(p.text) {
@@ -42,8 +106,9 @@ type parser struct {
 	at       int
 	repeated bool
 	tooDeep  bool
-	without  []string // the path to a member that is left out
-	along    int      // how many names of the path lead to where the parser is
+	path     []string // to what is left out, or kept as it is
+	keep     bool
+	along    int // how many names of the path lead to where the parser is
 }
 
 func (p *parser) space() {
@@ -111,10 +176,13 @@ func (p *parser) object(depth int) (any, bool) {
 			return nil, false
 		}
 		p.space()
-		onPath := p.along == depth-1 && depth <= len(p.without) && name == p.without[depth-1]
-		if onPath && depth == len(p.without) {
-			p.skip()
-			n--
+		onPath := p.leads(depth, name)
+		if onPath && depth == len(p.path) {
+			if raw := p.skip(); p.keep {
+				m[name] = raw
+			} else {
+				n--
+			}
 		} else {
 			if onPath {
 				p.along++
@@ -141,8 +209,14 @@ func (p *parser) object(depth int) (any, bool) {
 	}
 }
 
-// skip moves past a value.
-func (p *parser) skip() {
+// leads tells whether a name at a depth is the path's next one.
+func (p *parser) leads(depth int, name string) bool {
+	return p.along == depth-1 && depth <= len(p.path) && p.path[depth-1] == name
+}
+
+// skip moves past a value, and returns its text.
+func (p *parser) skip() Raw {
+	start := p.at
 	for level := 0; p.at < len(p.text); p.at++ {
 		switch p.text[p.at] {
 		case '"':
@@ -155,14 +229,15 @@ func (p *parser) skip() {
 			level++
 		case '}', ']':
 			if level--; level < 0 {
-				return
+				return Raw(strings.TrimSpace(p.text[start:p.at]))
 			}
 		case ',':
 			if level == 0 {
-				return
+				return Raw(strings.TrimSpace(p.text[start:p.at]))
 			}
 		}
 	}
+	return "" // the document ends in it
 }
 
 func (p *parser) array(depth int) (any, bool) {
@@ -173,6 +248,10 @@ func (p *parser) array(depth int) (any, bool) {
 	list := []any{}
 	if p.space(); p.take(']') {
 		return list, true
+	}
+	if p.leads(depth, EachElement) {
+		p.along++
+		defer func() { p.along-- }()
 	}
 	for {
 		v, ok := p.value(depth)

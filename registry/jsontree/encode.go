@@ -31,6 +31,8 @@ func Append(dst []byte, tree any) ([]byte, error) {
 		if v != nil {
 			return appendArray(dst, v)
 		}
+	case Raw:
+		return append(dst, v...), nil
 	}
 	text, err := json.Marshal(tree)
 	return append(dst, text...), err

@@ -51,6 +51,10 @@ func FuzzTree(f *testing.F) {
 				if got, _, err := DecodeWithout(data, "a"); !reflect.DeepEqual(got, any(less)) || err != nil {
 					t.Fatalf("without a it's %#v, %v, want %#v", got, err, less)
 				}
+				kept, _, err := DecodeKeeping(data, "a")
+				if whole, bad := Whole(kept); !reflect.DeepEqual(whole, want) || err != nil || bad != nil {
+					t.Fatalf("with a as Raw it's %#v (%v), which is %#v (%v), want %#v", kept, err, whole, bad, want)
+				}
 			}
 		}
 		var again any
@@ -91,6 +95,42 @@ func TestDecodeWithout(t *testing.T) {
 				t.Errorf("got %v, %v, %v, want %v", got, repeated, err, want)
 			}
 		})
+	}
+}
+
+// TestRaw: what isn't decoded has its text, is written as it is, and is what Decode makes of it as soon as somebody asks.
+func TestRaw(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		want     any
+	}{
+		{"in each element", `{"list":[{"in":{"x":1},"y":2},{"in":[]}]}`, map[string]any{"list": []any{map[string]any{"in": Raw(`{"x":1}`), "y": int64(2)}, map[string]any{"in": Raw(`[]`)}}}},
+		{"spaces around it", `{"list":[{"in" : {"x": 1} }]}`, map[string]any{"list": []any{map[string]any{"in": Raw(`{"x": 1}`)}}}},
+		{"not in the list", `{"in":1,"list":[{"y":{"in":1}},[{"in":1}],2]}`, map[string]any{"in": int64(1), "list": []any{map[string]any{"y": map[string]any{"in": int64(1)}}, []any{map[string]any{"in": int64(1)}}, int64(2)}}},
+		{"after the list", `{"list":[{"in":1}],"other":[{"in":1}]}`, map[string]any{"list": []any{map[string]any{"in": Raw(`1`)}}, "other": []any{map[string]any{"in": int64(1)}}}},
+		{"no list", `{"list":{"":{"in":1}}}`, map[string]any{"list": map[string]any{"": map[string]any{"in": Raw(`1`)}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, repeated, err := DecodeKeeping([]byte(c.in), "list", EachElement, "in")
+			if err != nil || repeated || !reflect.DeepEqual(got, c.want) {
+				t.Fatalf("got %#v, %v, %v, want %#v", got, repeated, err, c.want)
+			}
+			whole, err := Whole(got)
+			if want, _, _ := Decode([]byte(c.in)); err != nil || !reflect.DeepEqual(whole, want) {
+				t.Errorf("whole it's %#v, %v, want %#v", whole, err, want)
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("it has become %#v", got)
+			}
+			text, err := Append(nil, got)
+			again, _, bad := Decode(text)
+			if err != nil || bad != nil || !reflect.DeepEqual(again, whole) {
+				t.Errorf("written it's %s, %v", text, err)
+			}
+		})
+	}
+	if whole, err := Whole([]any{Raw(`{`)}); err == nil {
+		t.Errorf("what is no JSON is %v", whole)
 	}
 }
 

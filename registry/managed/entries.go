@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,50 +130,65 @@ func decodeEntry(m map[string]any, e *metav1.ManagedFieldsEntry) bool {
 		e.Time = &metav1.Time{Time: t}
 	}
 	if fields, ok := m["fieldsV1"]; ok && fields != nil {
-		raw, err := jsontree.Append(nil, fields)
-		if err != nil {
-			return false
+		raw, is := fields.(jsontree.Raw)
+		if !is {
+			made, err := jsontree.Append(nil, fields)
+			if err != nil {
+				return false
+			}
+			raw = jsontree.Raw(made)
 		}
-		e.FieldsV1 = &metav1.FieldsV1{}
-		e.FieldsV1.SetRawBytes(raw)
+		e.FieldsV1 = metav1.NewFieldsV1(string(raw))
 	}
 	return true
 }
 
 // treeOf returns entries that the library made as a tree. What is as it was in r is r's.
-func (r record) treeOf(entries []metav1.ManagedFieldsEntry) ([]any, error) {
+func (r record) treeOf(entries []metav1.ManagedFieldsEntry) []any {
 	if len(entries) == 0 {
-		return nil, nil
+		return nil
 	}
 	out := make([]any, len(entries))
 	for i := range entries {
-		var err error
-		if out[i], err = r.entryTree(&entries[i]); err != nil {
-			return nil, err
-		}
+		out[i] = r.entryTree(&entries[i])
 	}
-	return out, nil
+	return out
 }
 
-func (r record) entryTree(e *metav1.ManagedFieldsEntry) (map[string]any, error) {
+func (r record) entryTree(e *metav1.ManagedFieldsEntry) map[string]any {
 	var fields any
 	for i := range r.entries {
 		if old := &r.entries[i]; sameSet(old, e) {
 			m := r.tree[i].(map[string]any)
 			if old.Time.Equal(e.Time) {
-				return m, nil
+				return m
 			}
 			fields = m["fieldsV1"]
 			break
 		}
 	}
 	if fields == nil {
-		var err error
-		if fields, _, err = jsontree.Decode(e.FieldsV1.GetRawBytes()); err != nil {
-			return nil, err
-		}
+		fields = fieldsOf(e.FieldsV1.GetRawString())
 	}
-	return newEntry(e, fields), nil
+	return newEntry(e, fields)
+}
+
+// fieldsOf returns what the library has encoded, as it is unless JSON of ours escapes some of it.
+func fieldsOf(text string) any {
+	if !strings.ContainsAny(text, "<>&\u2028\u2029") {
+		return jsontree.Raw(text)
+	}
+	fields, err := jsontree.Whole(jsontree.Raw(text))
+	if err != nil {
+		panic(err) // the library encodes what it has made
+	}
+	return fields
+}
+
+// sameEntries tells whether managedFields that a client sent are those that are stored.
+func sameEntries(sent, stored []any) bool {
+	whole, err := jsontree.Whole(stored)
+	return err == nil && equal(sent, whole)
 }
 
 // newEntry returns an entry as a tree, with these fields instead of its own.

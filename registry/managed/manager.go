@@ -176,11 +176,7 @@ func (m *Manager) Apply(live, applied map[string]any, manager string, force bool
 		return nil, m.fail(err)
 	}
 	result := merged.(*object)
-	list, err := before.treeOf(result.managed)
-	if err != nil {
-		return nil, internal(err)
-	}
-	next := withManaged(copyTree(result.Object).(map[string]any), list)
+	next := withManaged(copyTree(result.Object).(map[string]any), before.treeOf(result.managed))
 	KeepTimes(live, next)
 	return next, nil
 }
@@ -266,7 +262,7 @@ func (m *Manager) lastApplied(entries []metav1.ManagedFieldsEntry, manager strin
 // Source: apiserver's handlers/update.go, FieldManager.UpdateNoErrors.
 func (m *Manager) Update(live, next map[string]any, manager string, always bool) map[string]any {
 	before, given := entriesOf(live), entriesOf(next)
-	if m.subresource != "" || given != nil && before != nil && equal(given, before) {
+	if m.subresource != "" || given != nil && before != nil && sameEntries(given, before) {
 		given = nil // as most clients send back what they read
 	}
 	switch {
@@ -311,7 +307,7 @@ func (m *Manager) update(live, next map[string]any, given []any, manager string)
 	if err != nil {
 		return nil, err
 	}
-	return before.treeOf(updated.(*object).managed)
+	return before.treeOf(updated.(*object).managed), nil
 }
 
 // wrote reports whether all entries are of the manager's version, so that nothing has to be converted.

@@ -43,5 +43,5 @@ func (v *ScaleView) tree(entries []metav1.ManagedFieldsEntry, err error) ([]any,
 	if err != nil {
 		return nil, err
 	}
-	return v.whole.treeOf(entries)
+	return v.whole.treeOf(entries), nil
 }

@@ -42,8 +42,12 @@ func (m *Manager) create(next map[string]any, manager string) ([]any, error) {
 			APIVersion: m.apiVersion, Subresource: m.subresource, FieldsType: fieldsType, Time: &now}, fields)}, nil
 	}
 	list, err := m.update(m.types.empty(m.gvk), next, nil, manager)
-	if err == nil && len(list) == 1 {
-		m.shapes.cache().Add(shape, list[0].(map[string]any)["fieldsV1"])
+	if err != nil || len(list) != 1 {
+		return list, err
+	}
+	fields, err := jsontree.Whole(list[0].(map[string]any)["fieldsV1"]) // once for all who look into it
+	if err == nil {
+		m.shapes.cache().Add(shape, fields)
 	}
 	return list, err
 }

@@ -18,7 +18,7 @@ import (
 // Object is one object on its way through a write.
 type Object struct {
 	Meta    metav1.ObjectMeta
-	Managed []any          // metadata.managedFields, which Meta doesn't have: only package managed looks into it
+	Managed []any          // metadata.managedFields, which Meta doesn't have. Only package managed looks into it: fieldsV1 may be Raw
 	Content map[string]any // everything but apiVersion, kind and metadata
 	// Value, if set, is a value of the object's Go type that has what belongs into Content, which is nil then.
 	// Only a new object that came as protobuf has one, until the rules of its type have made it their own.
@@ -55,7 +55,7 @@ func (o *Object) Carry(from *Object, name string) {
 
 // DecodeStored decodes stored bytes, which it doesn't keep. The error says what is wrong with them: it isn't a Status.
 func DecodeStored(raw []byte) (*Object, error) {
-	value, _, err := jsontree.Decode(raw)
+	value, _, err := jsontree.DecodeKeeping(raw, "metadata", "managedFields", jsontree.EachElement, "fieldsV1")
 	if err != nil {
 		return nil, fmt.Errorf("decode stored object: %w", err)
 	}
@@ -72,6 +72,17 @@ func DecodeStored(raw []byte) (*Object, error) {
 
 // Tree returns the whole object, which shares what the content holds. The error is of metadata that has no form as JSON.
 func (o *Object) Tree(apiVersion, kind string) (map[string]any, error) {
+	list, err := jsontree.Whole(o.Managed)
+	if err != nil {
+		return nil, fmt.Errorf("decode managedFields: %w", err)
+	}
+	whole := *o
+	whole.Managed = list.([]any)
+	return whole.RawTree(apiVersion, kind)
+}
+
+// RawTree is Tree with managedFields as they are, for those who know of Raw: who encodes the tree, and package managed.
+func (o *Object) RawTree(apiVersion, kind string) (map[string]any, error) {
 	metadata, err := metaTree(&o.Meta)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
@@ -90,7 +101,7 @@ func (o *Object) Tree(apiVersion, kind string) (map[string]any, error) {
 func (o *Object) Encode(apiVersion, kind string) ([]byte, error) {
 	stored := *o
 	stored.Meta.ResourceVersion = ""
-	full, err := stored.Tree(apiVersion, kind)
+	full, err := stored.RawTree(apiVersion, kind)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func (w *write) admit(ctx context.Context, o, old *object.Object) error {
 	err := w.callAll(ctx, a, concerned, pair{o, old})
 	if err == nil && o != nil {
 		o.Meta.ManagedFields = nil
-		if object.EqualJSON(o.Managed, tracked) {
+		if was, unread := jsontree.Whole(tracked); unread == nil && object.EqualJSON(o.Managed, was) {
 			o.Managed = tracked
 		} else if err := managed.Validate(o.Managed); err != nil {
 			a.Warn(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: " + clip.Text(err.Error()))
@@ -202,7 +202,7 @@ func (w *write) admitTree(ctx context.Context, a *registry.Attributes, hooks []r
 	case call.Obj == nil:
 	case p.old == nil && !w.applies: // nobody else has it, but for what they're compared with afterwards
 		if len(p.obj.Managed) > 0 {
-			object.Map(call.Obj.Object["metadata"])["managedFields"] = managed.CopyEntries(p.obj.Managed)
+			object.Map(call.Obj.Object["metadata"])["managedFields"] = managed.CopyEntries(object.Map(call.Obj.Object["metadata"])["managedFields"].([]any))
 		}
 	default:
 		call.Obj.Object = object.DeepCopy(call.Obj.Object)

@@ -40,7 +40,7 @@ func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Ob
 	}
 	var before map[string]any
 	if prev != nil {
-		if before, err = prev.Tree(w.APIVersion(), w.Kind); err != nil {
+		if before, err = prev.RawTree(w.APIVersion(), w.Kind); err != nil {
 			return err
 		}
 		was, is := object.Map(before["metadata"]), object.Map(after["metadata"])
@@ -63,7 +63,7 @@ func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Ob
 // treeSent returns what a client sent, as a tree. Of a version that isn't the stored one it's what is left after the way there and back, with what the
 // conversion has added.
 func (w *write) treeSent(o *object.Object) (map[string]any, error) {
-	tree, err := o.Tree(w.APIVersion(), w.Kind)
+	tree, err := o.RawTree(w.APIVersion(), w.Kind)
 	if err != nil || w.Typed == nil || w.Typed.ToStored == nil {
 		return tree, err
 	}
