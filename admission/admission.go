@@ -156,7 +156,7 @@ func New(c Config) (*Chain, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("admission plug-in %s: %w", p.name, err), chain.Close())
 		}
-		chain.members = append(chain.members, m)
+		chain.members = append(chain.members, memberOf(m))
 	}
 	if len(chain.members) > 0 {
 		c.Registry.Use(chain)
@@ -171,7 +171,7 @@ func (c *Chain) Collectors() []prometheus.Collector { return c.collectors }
 func (c *Chain) Close() error {
 	var errs []error
 	for _, m := range c.members {
-		if closer, ok := m.(io.Closer); ok {
+		if closer, ok := m.Member.(io.Closer); ok {
 			errs = append(errs, closer.Close())
 		}
 	}

@@ -17,8 +17,21 @@ import (
 // Chain asks the plug-ins that are on. It's safe for concurrent use.
 type Chain struct {
 	registry   *registry.Registry
-	members    []Member // in Kubernetes' order
+	members    []member // in Kubernetes' order
 	collectors []prometheus.Collector
+}
+
+// member is a plug-in, and what it is besides: to ask an interface for another one takes a look-up, and each write asks for many.
+type member struct {
+	Member
+	selective registry.Selective // nil if it's asked about every request
+	validator registry.Validator // nil if it isn't one
+}
+
+func memberOf(m Member) member {
+	selective, _ := m.(registry.Selective)
+	validator, _ := m.(registry.Validator)
+	return member{m, selective, validator}
 }
 
 // request is what plug-ins are asked about.
@@ -27,16 +40,15 @@ type request = registry.AdmissionRequest[unstructured.Unstructured]
 // Concerns tells whether a plug-in has to be asked. The Kind isn't a Scale's yet.
 func (c *Chain) Concerns(a *registry.Attributes) bool {
 	for _, m := range c.members {
-		if concerns(m, a) {
+		if m.concerned(a) {
 			return true
 		}
 	}
 	return false
 }
 
-func concerns(m Member, a *registry.Attributes) bool {
-	s, ok := m.(registry.Selective)
-	return !ok || s.Concerns(a)
+func (m *member) concerned(a *registry.Attributes) bool {
+	return m.selective == nil || m.selective.Concerns(a)
 }
 
 // Admit lets the plug-ins change an object, in one round or in two.
@@ -55,7 +67,7 @@ func (c *Chain) Admit(ctx context.Context, r *request) (registry.Verdict, error)
 func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error) {
 	round := match.RoundOf(ctx)
 	for _, m := range c.members {
-		if !concerns(m, &r.Attributes) {
+		if !m.concerned(&r.Attributes) {
 			continue
 		}
 		var before *unstructured.Unstructured
@@ -76,11 +88,10 @@ func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error)
 func (c *Chain) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
 	return c.shown(r, func(r *request) (registry.Verdict, error) {
 		for _, m := range c.members {
-			v, ok := m.(registry.Validator)
-			if !ok || !concerns(m, &r.Attributes) {
+			if m.validator == nil || !m.concerned(&r.Attributes) {
 				continue
 			}
-			if said, err := v.Validate(ctx, r); err != nil || said.Refused() {
+			if said, err := m.validator.Validate(ctx, r); err != nil || said.Refused() {
 				return said, err
 			}
 		}

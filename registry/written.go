@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// keptWritten is how many writes of one kind the watch cache may be behind. It's behind by those that are under way.
-	keptWritten = 32
+	// keptWritten is how many writes of one kind a watcher may be behind: more than are under way at a time, as on a busy machine the
+	// watchers wait for a core, too.
+	keptWritten = 64
 	// maxWritten bounds the bytes of one write that are kept: to decode more costs little beside storing them.
 	maxWritten = 16 << 10
 )

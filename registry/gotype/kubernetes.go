@@ -67,26 +67,26 @@ func addKnown(name string, to map[string]*spec.Schema) error {
 		return err
 	}
 	to[name] = s
-	return eachReference(s, func(name string) error { return addKnown(name, to) })
+	return eachReference(*s, func(name string) error { return addKnown(name, to) })
 }
 
 // eachReference calls visit with the names that a schema refers to.
-func eachReference(s *spec.Schema, visit func(name string) error) error {
+func eachReference(s spec.Schema, visit func(name string) error) error {
 	if name, ok := strings.CutPrefix(s.Ref.String(), RefPrefix); ok {
 		return visit(name)
 	}
 	for _, p := range s.Properties {
-		if err := eachReference(&p, visit); err != nil {
+		if err := eachReference(p, visit); err != nil {
 			return err
 		}
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		if err := eachReference(s.Items.Schema, visit); err != nil {
+		if err := eachReference(*s.Items.Schema, visit); err != nil {
 			return err
 		}
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		return eachReference(s.AdditionalProperties.Schema, visit)
+		return eachReference(*s.AdditionalProperties.Schema, visit)
 	}
 	return nil
 }

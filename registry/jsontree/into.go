@@ -73,7 +73,9 @@ func (s reading) reader(t reflect.Type) reader {
 	}
 	switch {
 	case t == reflect.TypeFor[metav1.Time]():
-		s.made[t] = timeReader{}
+		s.made[t] = timeReader{time.RFC3339}
+	case t == reflect.TypeFor[metav1.MicroTime]():
+		s.made[t] = timeReader{metav1.RFC3339Micro}
 	case value.TypeReflectEntryOf(t).CanConvertFromUnstructured():
 		s.made[t] = ownReader{}
 	case t.Kind() == reflect.Pointer:
@@ -143,16 +145,16 @@ func (ownReader) read(tree any, v reflect.Value) bool {
 	return err == nil && v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(text) == nil
 }
 
-// timeReader reads as metav1.Time reads itself, without a JSON decoder.
-type timeReader struct{}
+// timeReader reads as metav1.Time and MicroTime read themselves, without a JSON decoder.
+type timeReader struct{ layout string }
 
-func (timeReader) read(tree any, v reflect.Value) bool {
+func (r timeReader) read(tree any, v reflect.Value) bool {
 	text, ok := tree.(string)
 	if !ok {
 		return false
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	v.Addr().Interface().(*metav1.Time).Time = at.Local()
+	at, err := time.Parse(r.layout, text)
+	*v.Field(0).Addr().Interface().(*time.Time) = at.Local()
 	return err == nil
 }
 

@@ -29,7 +29,7 @@ func TestInto(t *testing.T) {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}, LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}}}}}},
 	}
-	for name, v := range map[string]any{"oddities": full, "a pod": pod, "a secret": &corev1.Secret{Data: map[string][]byte{"a": []byte("b"), "c": nil}}, "embeds a pointer": &pointing{Other: "o"}} {
+	for name, v := range map[string]any{"oddities": full, "a pod": pod, "an event": &corev1.Event{EventTime: metav1.NowMicro(), Series: &corev1.EventSeries{}}, "a secret": &corev1.Secret{Data: map[string][]byte{"a": []byte("b"), "c": nil}}, "embeds a pointer": &pointing{Other: "o"}} {
 		t.Run(name, func(t *testing.T) {
 			tree, err := OfValue(v)
 			if err != nil {

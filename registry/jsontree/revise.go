@@ -163,6 +163,11 @@ func (w own) revise(earlier any, v reflect.Value) (any, bool, error) {
 	return revised(earlier, made, err)
 }
 
+func (w microTime) revise(earlier any, v reflect.Value) (any, bool, error) {
+	made, err := w.write(v)
+	return revised(earlier, made, err)
+}
+
 func (w data) revise(earlier any, v reflect.Value) (any, bool, error) {
 	made, err := w.write(v)
 	return revised(earlier, made, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
@@ -79,6 +80,8 @@ func (s survey) writer(t reflect.Type) writer {
 	switch {
 	case t == reflect.TypeFor[intstr.IntOrString]():
 		s.made[t] = intOrString{}
+	case t == reflect.TypeFor[metav1.MicroTime]():
+		s.made[t] = microTime{}
 	case value.TypeReflectEntryOf(t).CanConvertToUnstructured():
 		s.made[t] = own{value.TypeReflectEntryOf(t)}
 	case t.Kind() == reflect.Pointer:
@@ -236,6 +239,17 @@ func (intOrString) write(v reflect.Value) (any, error) {
 	default:
 		return nil, fmt.Errorf("impossible IntOrString.Type %d", i.Type)
 	}
+}
+
+// microTime writes what would write itself as JSON, too.
+type microTime struct{}
+
+func (microTime) write(v reflect.Value) (any, error) {
+	t := v.Interface().(metav1.MicroTime)
+	if t.IsZero() {
+		return nil, nil
+	}
+	return t.UTC().Format(metav1.RFC3339Micro), nil
 }
 
 type pointer struct{ to writer }

@@ -78,6 +78,7 @@ func samples() map[string]any {
 		}{[]pointing{{}, {Embedded: &Embedded{Inner: "in"}}}},
 		"too large": &oddities{Large: math.MaxInt64 + 1}, "no JSON": &struct{ F func() }{func() {}}, "no pointer": oddities{}, "nil": (*oddities)(nil), "writes itself": &encoded{},
 		"a schema": &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"x"`)}}}},
+		"an event": &corev1.Event{EventTime: metav1.NewMicroTime(time.Unix(1, 2345678)), Series: &corev1.EventSeries{}},
 		"a pod": &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}}}}},

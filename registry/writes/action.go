@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -116,11 +117,9 @@ func (w *write) trackSent(part *registry.Subresource, sent registry.Typed, o *ob
 	}
 	tree["apiVersion"], tree["kind"] = part.Kind.GroupVersion().String(), part.Kind.Kind
 	tracked := w.Managers.Of(part.Name).Update(nil, tree, w.manager, true)
-	list, err := json.Marshal(object.Map(tracked["metadata"])["managedFields"])
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(list, &o.Meta.ManagedFields)
+	list, _ := object.Map(tracked["metadata"])["managedFields"].([]any)
+	o.Meta.ManagedFields, _ = managed.Entries(list) // what Update makes can be read
+	return nil
 }
 
 // encodeAnswer encodes what an Act has answered.

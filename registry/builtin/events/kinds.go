@@ -18,7 +18,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
-	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 const eventsGroup = "events.k8s.io"
@@ -65,20 +64,51 @@ var renamedInEvents = [][2]string{
 	{"firstTimestamp", "deprecatedFirstTimestamp"}, {"lastTimestamp", "deprecatedLastTimestamp"}, {"count", "deprecatedCount"},
 }
 
-// eventToCore makes an event of the core group of one of events.k8s.io.
+// reporters are the members by their core names that only the core group has if they're empty.
+var reporters = []string{"reportingComponent", "reportingInstance"}
+
+// eventToCore makes an event of the core group of one of events.k8s.io, which has the members that its Go type writes.
 func eventToCore(tree map[string]any) error {
 	for _, names := range renamedInEvents {
 		rename(tree, names[1], names[0])
 	}
-	return canonical(tree, &corev1.Event{})
+	for _, name := range reporters {
+		if tree[name] == nil {
+			tree[name] = ""
+		}
+	}
+	return countSeries(tree, func(series map[string]any) {
+		if series["count"] == int64(0) {
+			delete(series, "count")
+		}
+	})
 }
 
 // eventFromCore is the way back.
 func eventFromCore(tree map[string]any) error {
+	for _, name := range reporters {
+		if tree[name] == "" {
+			delete(tree, name)
+		}
+	}
 	for _, names := range renamedInEvents {
 		rename(tree, names[0], names[1])
 	}
-	return canonical(tree, &eventsv1.Event{})
+	return countSeries(tree, func(series map[string]any) {
+		if series["count"] == nil {
+			series["count"] = int64(0)
+		}
+	})
+}
+
+// countSeries changes an event's series, which others may have, too.
+func countSeries(tree map[string]any, change func(series map[string]any)) error {
+	if series, ok := tree["series"].(map[string]any); ok {
+		series = maps.Clone(series)
+		change(series)
+		tree["series"] = series
+	}
+	return nil
 }
 
 func rename(tree map[string]any, from, to string) {
@@ -87,29 +117,6 @@ func rename(tree map[string]any, from, to string) {
 		tree[to] = v
 	}
 }
-
-// canonical gives an object the members that its Go type writes. Its metadata stays, and isn't looked into.
-func canonical(tree map[string]any, obj any) error {
-	content := maps.Clone(tree)
-	for _, name := range wholeOnly {
-		delete(content, name)
-	}
-	if err := jsontree.Into(content, obj); err != nil {
-		return err
-	}
-	written, err := jsontree.Revise(content, obj, wholeOnly...)
-	if err != nil {
-		return err
-	}
-	for name := range content {
-		delete(tree, name)
-	}
-	maps.Copy(tree, written)
-	return nil
-}
-
-// wholeOnly are the members of an object that aren't its content.
-var wholeOnly = []string{"apiVersion", "kind", "metadata"}
 
 // What Kubernetes lets an event of the new kind hold, in bytes.
 const (
