@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -287,23 +288,44 @@ func TestShutdownEndsWatches(t *testing.T) {
 	}
 }
 
-// TestDeafWatcher: one that takes nothing is cut off, and others aren't.
+// TestDeafWatcher: one that takes nothing is cut off, and others aren't. No client takes it for a stream's end.
 func TestDeafWatcher(t *testing.T) {
 	t.Parallel()
+	t.Run("HTTP/1.1", func(t *testing.T) {
+		t.Parallel()
+		testDeafWatcher(t, func(s *servertest.Server) io.Reader {
+			c := dial(t, s)
+			if err := c.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil { // else the kernel may take any number of megabytes
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "GET %s?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n", widgetsPath)
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || res.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", res, err)
+			}
+			return res.Body
+		})
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		t.Parallel()
+		testDeafWatcher(t, func(s *servertest.Server) io.Reader {
+			res, err := h2c(t).Get(s.URL + widgetsPath + "?watch=true")
+			if err != nil || res.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", res, err)
+			}
+			t.Cleanup(func() { res.Body.Close() })
+			return res.Body
+		})
+	})
+}
+
+func testDeafWatcher(t *testing.T, open func(s *servertest.Server) io.Reader) {
 	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = 3 * time.Second })
-	c := dial(t, s)
-	if err := c.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil { // else the kernel may take any number of megabytes
-		t.Fatal(err)
-	}
-	fmt.Fprintf(c, "GET %s?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n", widgetsPath)
-	begin := make([]byte, len("HTTP/1.1 200"))
-	if _, err := io.ReadFull(c, begin); err != nil || string(begin) != "HTTP/1.1 200" {
-		t.Fatalf("%q, %v", begin, err)
-	}
+	deaf := open(s)
 	reader := s.Watch(widgetsPath + "?watch=true")
 	next(t, reader)
 	text := strings.Repeat("x", 1<<20)
-	open := func() string {
+	watches := func() string {
 		for line := range strings.Lines(s.Get("/metrics")) {
 			if strings.HasPrefix(line, "apiserver_longrunning_requests{") {
 				return line[strings.LastIndexByte(line, ' ')+1:]
@@ -320,11 +342,10 @@ func TestDeafWatcher(t *testing.T) {
 			t.Fatalf("the other watcher got %s", e)
 		}
 	}
-	until(t, "the one that takes nothing is cut off", func() bool { return open() == "1\n" })
+	until(t, "the one that takes nothing is cut off", func() bool { return watches() == "1\n" })
 	s.PostYAML(widgetsPath, widget("late"))
 	next(t, reader)
-	answer, err := io.ReadAll(c)
-	if err == nil && strings.HasSuffix(string(answer), "\r\n0\r\n\r\n") {
+	if _, err := io.ReadAll(deaf); err == nil {
 		t.Error("it ended as if it were whole")
 	}
 }

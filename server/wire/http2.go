@@ -13,18 +13,21 @@ type http2Sink struct {
 	Outlet
 	w       http.ResponseWriter
 	control *http.ResponseController
-	deadline
+	timeout time.Duration // that the client has to take a piece
+	late    *time.Timer   // calls tooLate; it runs while something is being written
+	ended   chan struct{} // has an element for each tooLate that is over
 }
 
-func newHTTP2Sink(w http.ResponseWriter, out Outlet, d deadline) *http2Sink {
-	s := &http2Sink{Outlet: out, w: w, control: http.NewResponseController(w), deadline: d}
-	s.set = s.control.SetWriteDeadline
-	return s
+func newHTTP2Sink(w http.ResponseWriter, out Outlet, timeout time.Duration) *http2Sink {
+	return &http2Sink{Outlet: out, w: w, control: http.NewResponseController(w), timeout: timeout, ended: make(chan struct{}, 1)}
 }
 
 // open sends the headers. The deadlines of ordinary requests end here.
 func (s *http2Sink) open() error {
 	err := s.control.SetReadDeadline(time.Time{})
+	if err == nil {
+		err = s.control.SetWriteDeadline(time.Time{})
+	}
 	if err == nil {
 		s.w.WriteHeader(http.StatusOK)
 		err = s.send(nil)
@@ -48,18 +51,28 @@ func (s *http2Sink) Write(buf []byte) error {
 	return s.send(p)
 }
 
-// send writes under a deadline that is taken back: in HTTP/2 one that passes ends the stream even if nothing
-// is being written.
+// send writes within the timeout. A deadline of net/http's for each write would have to be taken back, as one that passes ends the stream
+// even if nothing is being written: that's two more turns of the connection's loop than an event takes.
 func (s *http2Sink) send(p []byte) error {
-	if err := s.set(time.Now().Add(s.timeout)); err != nil {
-		return err
+	if s.late == nil {
+		s.late = time.AfterFunc(s.timeout, s.tooLate)
+	} else {
+		s.late.Reset(s.timeout)
 	}
+	defer func() {
+		if !s.late.Stop() {
+			<-s.ended // it uses what the handler has until it returns
+		}
+	}()
 	n, err := s.w.Write(p)
 	if s.Sent.Add(int64(n)); err != nil {
 		return err
 	}
-	if err := s.control.Flush(); err != nil {
-		return err
-	}
-	return s.set(time.Time{})
+	return s.control.Flush()
+}
+
+// tooLate ends the stream.
+func (s *http2Sink) tooLate() {
+	_ = s.control.SetWriteDeadline(time.Now()) // an error means that it has ended
+	s.ended <- struct{}{}
 }

@@ -76,11 +76,11 @@ func (p *Port) Hold() (release func()) {
 // Begin answers with the head of a stream. Over HTTP/1.1 it takes the connection from net/http. The stream must be served or
 // told then. The error is ErrGone, or the refusal of a WebSocket.
 func (p *Port) Begin(w http.ResponseWriter, r *http.Request, out Outlet) (s *Stream, err error) {
-	d := deadline{timeout: p.StreamTimeout}
 	if r.ProtoMajor > 1 {
-		to := newHTTP2Sink(w, out, d)
+		to := newHTTP2Sink(w, out, p.StreamTimeout)
 		return &Stream{Sink: to, port: p}, to.open()
 	}
+	d := deadline{timeout: p.StreamTimeout}
 	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
 	p.streams.Add(1)
 	var to ownSink
