@@ -212,13 +212,19 @@ func (h *handler) classify(w *response, r *http.Request) classified {
 		return classified{s.Level, s.Flow(u, asks), s.Name, s.Named.Name}
 	}
 	if s.UID != "" {
-		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, string(s.UID))
+		w.Header()[headerFlowSchema] = []string{string(s.UID)}
 	}
 	if s.Named.UID != "" {
-		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, string(s.Named.UID))
+		w.Header()[headerPriorityLevel] = []string{string(s.Named.UID)}
 	}
 	return classified{s.Level, s.Flow(u, asks), s.Name, s.Named.Name}
 }
+
+// The names of headers as net/http has them: to make one of Kubernetes' costs memory.
+var (
+	headerFlowSchema    = http.CanonicalHeaderKey(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
+	headerPriorityLevel = http.CanonicalHeaderKey(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)
+)
 
 // levelsNow returns the levels of requests.
 func (h *handler) levelsNow() []flowcontrol.Level {

@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
@@ -220,6 +221,34 @@ func (w *write) answerMade(stored *kube.Object) (registry.Result, error) {
 		return registry.Result{}, w.Unreadable(stored.Name(), err)
 	}
 	return registry.Result{Object: registry.Enveloped(w.shown.Single, m, stored.Revision)}, nil
+}
+
+// answerConverted shows what was stored as a message of the endpoint's version, without the JSON between them, which readers share.
+func (w *write) answerConverted(stored *kube.Object) (registry.Result, error) {
+	m, err := w.convertedMessage(stored.Raw())
+	if err != nil {
+		return registry.Result{}, w.Unreadable(stored.Name(), err)
+	}
+	return registry.Result{Object: registry.Enveloped(w.shown.Single, m, stored.Revision)}, nil
+}
+
+func (w *write) convertedMessage(stored []byte) (m kubeproto.Message, err error) {
+	tree, err := object.ParseTree(stored)
+	if err != nil {
+		return m, err
+	}
+	if err := w.Typed.FromStored(tree); err != nil {
+		return m, err
+	}
+	obj := w.NewMessage()
+	if err := jsontree.Into(tree, obj); err != nil {
+		return m, err
+	}
+	raw, err := registry.MarshalMessage(obj)
+	if err != nil {
+		return m, err
+	}
+	return kubeproto.Split(raw)
 }
 
 // note makes the messages of what is about to be stored for those who will be shown them: the client, and the watchers. obj is its

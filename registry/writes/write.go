@@ -102,6 +102,9 @@ func (w *write) answer(ctx context.Context, stored *kube.Object) (registry.Resul
 		if w.shown == w.Messages && w.made != nil {
 			return w.answerMade(stored)
 		}
+		if w.shown == w.Messages && w.Res.Storage != w.Endpoint && w.Typed.FromStored != nil {
+			return w.answerConverted(stored)
+		}
 	}
 	raw, err := w.Show(ctx, w.shown.Single, stored)
 	return registry.Result{Object: raw}, err
