@@ -26,7 +26,7 @@ func (e *Endpoint) Absent(subresource string) *Absent {
 	if e.Typed == nil {
 		return nil
 	}
-	if absent, ok := e.Typed.Absent[subresource]; ok {
+	if absent, ok := e.Typed.Parts.Absent[subresource]; ok {
 		return &absent
 	}
 	return nil

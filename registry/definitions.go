@@ -56,15 +56,14 @@ type definition struct {
 
 func newDefinitions(r *Registry) *definitions {
 	d := &definitions{registry: r, writing: make(chan struct{}, 1), known: map[string]*definition{}, restored: map[storage.Prefix]storage.Revision{}}
-	Register(r, Definition[crd.Definition]{
+	t := typeOf(r, Definition[crd.Definition]{
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
-		Strategy: Strategy{StoredIn: "v1beta1", StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain},
+		Strategy: Strategy{StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain},
 		Columns:  definitionColumns,
 		Default:  crd.Default,
 		Prepare:  d.prepare,
-		follow:   d.complete,
 		Validate: func(ctx context.Context, obj, old *crd.Definition, subresource string) field.ErrorList {
 			if subresource == AtStatus {
 				return crd.ValidateStatus(ctx, obj, old)
@@ -83,12 +82,16 @@ func newDefinitions(r *Registry) *definitions {
 			}
 			return crd.Warnings(obj, old)
 		},
-		Deleting: crd.MarkDeleted,
-		// As in kube-apiserver, which doesn't look at the policy when the deletion of a definition begins.
-		policy:  func(*metav1.DeleteOptions) metav1.DeletionPropagation { return "" },
-		begin:   d.begin,
-		written: d.written,
+		Deletion: Deletion[*crd.Definition]{
+			Deleting: crd.MarkDeleted,
+			// As in kube-apiserver, which doesn't look at the policy when the deletion of a definition begins.
+			Policy: func(*metav1.DeleteOptions) metav1.DeletionPropagation { return "" },
+		},
 	})
+	t.Stored.In = "v1beta1"
+	t.Follow = func(obj Typed) { d.complete(obj.(*crd.Definition)) }
+	t.Guard.begin, t.Guard.written = d.begin, d.written
+	r.Add(t)
 	d.res = r.builtins[len(r.builtins)-1]
 	return d
 }
@@ -347,7 +350,7 @@ func newEndpoint(res *Resource, obj *crd.Definition, v *apiextensionsv1.CustomRe
 			Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
 		},
 		Namespaced: res.Namespaced, Verbs: customVerbs, Warning: deprecation(obj, v),
-		Res: res, reading: reading{Fields: crd.FieldLabels(v)},
+		Res: res, reading: reading{Selection: Selection{Fields: crd.FieldLabels(v)}},
 	}
 	if s := v.Subresources; s != nil {
 		if s.Status != nil {

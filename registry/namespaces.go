@@ -28,25 +28,27 @@ type namespaces struct {
 
 func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 	n := &namespaces{Registry: r, AutoCreate: autoCreate}
-	Register(r, Definition[corev1.Namespace]{
+	t := typeOf(r, Definition[corev1.Namespace]{
 		Version: "v1", Kind: "Namespace", ShortNames: []string{"ns"}, ClusterScoped: true, Status: true,
 		Fields: []string{"status.phase", NameAlias},
 		Columns: []form.Column{
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
 			{Name: "Age", Type: "string", Description: form.Age().Description, JSONPath: ".metadata.creationTimestamp", Cell: form.Elapsed},
 		},
-		Strategy:     Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, MetaRules: QualifiedFinalizers | MetaAsNew, StatusResets: []string{"spec"}},
-		ValidName:    validation.ValidateNamespaceName,
-		Default:      defaultNamespace,
-		Prepare:      prepareNamespace,
-		Validate:     validateNamespace,
-		Deleting:     func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
-		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
-		policy:       namespacePolicy,
-		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
-		awaited:      true, // policies and webhooks go by labels of namespaces
-		subresources: []Subresource{{Name: AtFinalize, Verbs: []string{"update"}, Select: selectFinalizers, Metadata: true, Reset: []string{AtStatus}}},
+		Strategy:  Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, MetaRules: QualifiedFinalizers | MetaAsNew, StatusResets: []string{"spec"}, Awaited: true}, // policies and webhooks go by labels of namespaces
+		ValidName: validation.ValidateNamespaceName,
+		Default:   defaultNamespace,
+		Prepare:   prepareNamespace,
+		Validate:  validateNamespace,
+		Deletion: Deletion[*corev1.Namespace]{
+			Deleting:    func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
+			Held:        func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+			Policy:      namespacePolicy,
+			Undeletable: func(name string) bool { return slices.Contains(undeletable, name) },
+		},
 	})
+	t.Parts.Own = []Subresource{{Name: AtFinalize, Verbs: []string{"update"}, Select: selectFinalizers, Metadata: true, Reset: []string{AtStatus}}}
+	r.Add(t)
 	n.Res = r.builtins[len(r.builtins)-1]
 	return n
 }

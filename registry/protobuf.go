@@ -90,7 +90,7 @@ func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
 // Tabular tells whether the answers about a target can be a Table. Of questions that are answered, and of subresources other
 // than scale and status, there is none, nor of some kinds' status.
 func (e *Endpoint) Tabular(subresource string) bool {
-	if t := e.Typed; t != nil && (t.Answer != nil || subresource == "status" && t.NoStatusTable) {
+	if t := e.Typed; t != nil && (t.Unstored.Answer != nil || subresource == "status" && t.NoStatusTable) {
 		return false
 	}
 	return e.Part(subresource) == nil && (subresource == AtScale || e.BodyKind(subresource).Empty())
@@ -104,7 +104,7 @@ func (e *Endpoint) BodyKind(subresource string) runtimeschema.GroupVersionKind {
 	if part := e.Part(subresource); part != nil {
 		return part.Kind
 	}
-	if e.Typed != nil && e.Typed.Forward != nil {
+	if e.Typed != nil && e.Typed.Unstored.Forward != nil {
 		return e.GVK()
 	}
 	return runtimeschema.GroupVersionKind{}

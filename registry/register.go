@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Column is a column of the tables in which kubectl prints objects.
@@ -30,12 +29,6 @@ type Definition[T any] struct {
 
 	Strategy
 
-	// TTL is how long an object lives after its last write. The server deletes it then. 0 keeps objects.
-	TTL time.Duration
-	// Times are the fields in which an object says when it was last written, as "lastTimestamp". Together with
-	// metadata.creationTimestamp they decide, with TTL, about objects that were written before the server started.
-	Times []string
-
 	// What follows may be called several times for one request, from many goroutines at once, and must not keep what it's
 	// given. What only the server decides of metadata (see AdmissionRequest) it must leave as it is. A panic is
 	// answered 500.
@@ -55,22 +48,28 @@ type Definition[T any] struct {
 	// ValidName returns what is wrong with a name, or with a generateName if prefix is set. Defaults to
 	// the rules of a DNS subdomain.
 	ValidName func(name string, prefix bool) []string
+	Deletion[*T]
+}
+
+// Deletion is when objects of a kind are deleted, and what happens then. O is how its functions take an object.
+type Deletion[O any] struct {
+	// TTL is how long an object lives after its last write. The server deletes it then. 0 keeps objects.
+	TTL time.Duration
+	// Times are the fields in which an object says when it was last written, as "lastTimestamp". Together with
+	// metadata.creationTimestamp they decide, with TTL, about objects that were written before the server started.
+	Times []string
 	// Deleting is called when a deletion begins; what it changes is stored if something holds the object.
-	Deleting func(obj *T)
+	Deleting func(obj O)
 	// Held tells whether something besides metadata.finalizers keeps an object that is being deleted.
-	Held func(obj *T) bool
+	Held func(obj O) bool
 	// Grace returns how many seconds an object that is being deleted has until somebody must have ended what it
 	// stands for, and deletes it again with 0. asked is what the deletion asks for, nil for nothing. 0 is none,
 	// and so is a nil Grace.
-	Grace func(obj *T, asked *int64) int64
-
-	follow       func(obj *T)                                             // see Type
-	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type
-	undeletable  func(name string) bool
-	subresources []Subresource // besides status
-	awaited      bool          // see Type
-	begin        func(ctx context.Context) (end func(), err error)
-	written      func(ctx context.Context, rev storage.Revision) error
+	Grace func(obj O, asked *int64) int64
+	// Policy is that of the deletion that begins it, which no grace period and no generation tells; nil: what the deletion says.
+	Policy func(o *metav1.DeleteOptions) metav1.DeletionPropagation
+	// Undeletable tells of which objects no deletion is taken. Those of such a kind aren't deleted all at once.
+	Undeletable func(name string) bool
 }
 
 // Pointer is what a type that Register takes can do through its pointer.
@@ -93,10 +92,9 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 			ShortNames: d.ShortNames, Categories: d.Categories,
 		},
 		New:           func() Typed { return P(new(T)) },
-		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
-		TTL: d.TTL, Times: d.Times,
+		ClusterScoped: d.ClusterScoped, Status: d.Status, Selection: Selection{Fields: d.Fields},
 		Strategy: d.Strategy, ValidName: d.ValidName,
-		Subresources: d.subresources, Awaited: d.awaited, Policy: d.policy, Undeletable: d.undeletable, begin: d.begin, written: d.written,
+		Deletion: Deletion[Typed]{TTL: d.TTL, Times: d.Times, Policy: d.Policy, Undeletable: d.Undeletable},
 	}
 	if len(d.Columns) > 0 {
 		t.Columns = func() []Column { return d.Columns }
@@ -125,9 +123,6 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 	}
 	if d.Deleting != nil {
 		t.Deleting = func(obj Typed) { d.Deleting(one(obj)) }
-	}
-	if d.follow != nil {
-		t.Follow = func(obj Typed) { d.follow(one(obj)) }
 	}
 	if d.Grace != nil {
 		t.Grace = func(obj Typed, asked *int64) int64 { return d.Grace(one(obj), asked) }

@@ -81,7 +81,7 @@ type reading struct {
 	Messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
 	Written  *written    // the messages of what was stored lately
 	Forms    *form.Forms // the others
-	Fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
+	Selection
 }
 
 // writing is how an endpoint's objects are written.
@@ -167,10 +167,7 @@ func (r *Resource) indexFields() {
 	var fields []string
 	for _, e := range r.endpoints {
 		for _, field := range e.Fields {
-			if e.Typed != nil {
-				field = e.Typed.StoredTerm(selectors.FieldTerm{Field: field}).Field
-			}
-			if field != NameAlias {
+			if field = e.StoredTerm(selectors.FieldTerm{Field: field}).Field; field != NameAlias {
 				fields = append(fields, field)
 			}
 		}
@@ -181,8 +178,8 @@ func (r *Resource) indexFields() {
 
 // Begin and written are the brackets of a write; they do nothing for most resources.
 func (r *Resource) Begin(ctx context.Context) (func(), error) {
-	if t := r.Storage.Typed; t != nil && t.begin != nil {
-		return t.begin(ctx)
+	if t := r.Storage.Typed; t != nil && t.Guard.begin != nil {
+		return t.Guard.begin(ctx)
 	}
 	return func() {}, nil
 }
@@ -191,8 +188,8 @@ func (r *Resource) Written(ctx context.Context, rev storage.Revision) error {
 	switch t := r.Storage.Typed; {
 	case t == nil:
 		return nil
-	case t.written != nil:
-		return t.written(ctx, rev)
+	case t.Guard.written != nil:
+		return t.Guard.written(ctx, rev)
 	case t.Awaited:
 		return r.Registry.Cacher.WaitFor(ctx, rev)
 	}

@@ -178,7 +178,7 @@ func Judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.C
 func (e *Endpoint) mayPresume(r *Request) bool {
 	t := e.Res.Storage.Typed
 	return !e.Res.Answered && !e.Res.isRule() && (r.Subresource == Whole || r.Subresource == AtStatus) &&
-		(t == nil || t.Claim == nil && t.begin == nil && t.MayWrite == nil)
+		(t == nil || t.Guard.Claim == nil && t.Guard.begin == nil && t.Guard.MayWrite == nil)
 }
 
 // barrier is storage.Store.Barrier, which in a shared store may wait for a majority that isn't there: for at most

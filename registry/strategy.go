@@ -12,19 +12,16 @@ import (
 // Strategy is what Kubernetes' strategy of a kind decides besides what its functions do. The zero value is the strict
 // choice.
 type Strategy struct {
-	// StoredIn is the version in which kube-apiserver stores objects of the kind, if that's another one than here. Clients see a hash
-	// of it.
-	StoredIn string
-	// StoredAt is where kube-apiserver's etcd has objects of the kind, if that isn't called as the resource. A conflict tells it.
-	StoredAt string
 	// UnconditionalUpdate lets a PUT leave resourceVersion out.
 	UnconditionalUpdate bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.
 	CreateOnUpdate bool
 	// CreatesStatus lets a create decide the status, too. Otherwise it's dropped where it has its own subresource.
 	CreatesStatus bool
-	// NoGeneration leaves metadata.generation to those who create an object, and to the type's Generation.
+	// NoGeneration leaves metadata.generation to those who create an object, and to Generation.
 	NoGeneration bool
+	// Generation, if set, counts the changes of an object, but for its status, instead of the registry, before Prepare. old is nil for a new object.
+	Generation func(obj, old Typed) int64
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
 	// SettledByUpdate makes the first update of an object a change, also one that changes nothing: kube-apiserver stores such an object without
@@ -56,6 +53,11 @@ type Strategy struct {
 	Dependents metav1.DeletionPropagation
 	// DependentsWarning is told a client whose deletion doesn't say what becomes of dependents; "" for none.
 	DependentsWarning string
+	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests
+	// that follow. On a replica they are the rules by which writes presume that they're judged (Presume).
+	Awaited bool
+	// RowOrder is the order in which a Table shows a list's objects; nil: that of the list.
+	RowOrder func(a, b Typed) int
 }
 
 // MetaRules are rules of metadata.

@@ -15,7 +15,7 @@ import (
 // Definitions always take the turn that they write in, and so do addresses and ports where processes share a store: of two
 // writes that found the same free only one is stored, and the other one begins again. Writes that take nothing don't notice.
 //
-// Within one process addresses and ports are held from when a write takes them until it's stored (Type.Claim). So such writes
+// Within one process addresses and ports are held from when a write takes them until it's stored (Guard.Claim). So such writes
 // leave the turn as it is, and can be done at the same time. Only what a write took of which nobody knows whether it was, or will
 // be, stored stays held, and the next write that takes something ends that: it gives the turn a new revision. What was written
 // in the old one is stored by then, or never will be.
@@ -46,12 +46,12 @@ type taken struct {
 
 // newTurn returns the turn of a resource with a type, or nil if its objects take nothing.
 func newTurn(res *Resource, t *Type) *turn {
-	if t.Claim == nil && t.begin == nil {
+	if t.Guard.Claim == nil && t.Guard.begin == nil {
 		return nil
 	}
 	return &turn{
 		registry: res.Registry, Key: turnsPrefix + res.Plural + "." + res.Group,
-		Passes: t.begin != nil || res.Registry.Shared, ending: make(chan struct{}, 1),
+		Passes: t.Guard.begin != nil || res.Registry.Shared, ending: make(chan struct{}, 1),
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,37 +25,20 @@ type Typed = metav1.ObjectMetaAccessor
 
 // Type makes a resource of a Go type, as a Definition does. Its functions take objects of the type as an interface. So a
 // program with many types has one copy of the code that serves them, where each Definition is compiled anew. Only
-// Version, Kind and New are needed; what else isn't described here is as Definition has it. Both are flat, so that the line of
-// a kind names only what that kind has.
+// Version, Kind and New are needed. What most kinds have stands here, and what few have in a struct that says what it's about; so the
+// line of a kind names only what that kind has.
 type Type struct {
 	Names
 	New           func() Typed // returns a new, empty object
 	ClusterScoped bool
-	Status        bool
-	Fields        []string
-	Columns       func() []Column      // called when the first table is made; nil: the age
-	RowOrder      func(a, b Typed) int // in which a Table shows a list's objects; nil: that of the list
-	Subresources  []Subresource        // besides status
-	Absent        map[string]Absent    // the subresources that Kubernetes has and this type doesn't, by their names
-	Scale         *Scale               // where the scale subresource finds its numbers; nil: there is none
-
-	// FieldAliases are labels of fields by which this version is selected, and the paths at which the stored version has
-	// them; of several, with bars between them, the first with a value counts.
-	FieldAliases map[string]string
-	// FalseFields are selectable fields that are false where they're absent.
-	FalseFields []string
-	// NoNamespaceField keeps metadata.namespace from being selectable.
-	NoNamespaceField bool
-	// UnknownField is what is said of a label that isn't selectable, with a verb for the label; "" for what is said of most kinds.
-	UnknownField string
-
+	Status        bool            // serve the status subresource, and keep status out of other writes
+	Parts         Parts           // the other subresources
+	Columns       func() []Column // called when the first table is made; nil: the age
+	Warning       string          // goes with every answer: that the kind is deprecated
+	Selection
 	Strategy
-	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests
-	// that follow. On a replica they are the rules by which writes presume that they're judged (Presume).
-	Awaited bool
-	// TTL and Times are a Definition's.
-	TTL   time.Duration
-	Times []string
+	Stored   Stored
+	Unstored Unstored
 
 	// These are called as a Definition's. old is nil where that is.
 	Default   func(obj Typed)
@@ -64,47 +46,72 @@ type Type struct {
 	Validate  func(ctx context.Context, obj, old Typed, subresource string) field.ErrorList
 	Warnings  func(ctx context.Context, obj, old Typed, subresource string) []string
 	ValidName func(name string, prefix bool) []string
-	Deleting  func(obj Typed)
-	Held      func(obj Typed) bool
-	Grace     func(obj Typed, asked *int64) int64
+	Deletion[Typed]
 
-	// Generation, if set, counts the changes of an object, but for its status, instead of the registry, before Prepare. old is nil for a new object.
-	Generation func(obj, old Typed) int64
+	Guard  Guard
+	Admit  func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
+	Follow func(obj Typed)                                                                      // adds to the status what kube-apiserver's controllers make of what was written
+}
+
+// Selection is by which fields objects of a kind are selected.
+type Selection struct {
+	Fields []string // labels of those that are selectable, as "spec.color", besides metadata.name and metadata.namespace
+	// Aliases are labels of fields by which this version is selected, and the paths at which the stored version has
+	// them; of several, with bars between them, the first with a value counts.
+	Aliases map[string]string
+	// False are selectable fields that are false where they're absent.
+	False []string
+	// NoNamespace keeps metadata.namespace from being selectable.
+	NoNamespace bool
+	// Unknown is what is said of a label that isn't selectable, with a verb for the label; "" for what is said of most kinds.
+	Unknown string
+}
+
+// Parts are the subresources of a kind besides status.
+type Parts struct {
+	Own    []Subresource
+	Scale  *Scale            // where the scale subresource finds its numbers; nil: there is none
+	Absent map[string]Absent // those that Kubernetes has and this kind doesn't, by their names
+}
+
+// Stored is how objects of a kind are stored, here and in kube-apiserver.
+type Stored struct {
+	// In is the version in which kube-apiserver stores objects of the kind, if that's another one than here. Clients see a hash
+	// of it.
+	In string
+	// At is where kube-apiserver's etcd has objects of the kind, if that isn't called as the resource. A conflict tells it.
+	At string
+	// To and From turn a whole object into one of the version in which the resource is stored, and back. They
+	// leave apiVersion and kind alone. Only further versions of a resource have them.
+	To, From func(tree map[string]any) error
+}
+
+// Unstored makes a kind of whose objects none is stored. At most one of Answer, Forward and Shown is set.
+type Unstored struct {
+	// Answer, if set, makes a kind of questions: one that is posted is answered with what Answer makes of it. Create is the only verb.
+	Answer func(ctx context.Context, question Typed) error
+	// AnswerMeta, if set, returns the metadata of an answer that has nothing of the question's.
+	AnswerMeta func() metav1.ObjectMeta
+	// Forward, if set, sends an object that is posted on to the subresource of the object that has its name, and that answers.
+	// Create is the only verb.
+	Forward *Forward
+	// Shown, if set, returns all objects that there are, whole and without a version. Get and list are the only verbs.
+	Shown func() []Typed
+}
+
+// Guard is what a write of a kind passes because of objects besides the one that it's about.
+type Guard struct {
 	// MayWrite, if set, refuses what the user of a client's write (UserFrom) may not give to an object, between Default and
 	// Validate. Its error, a Status error, is answered.
 	MayWrite func(ctx context.Context, obj, old Typed) error
-
 	// Claim takes what only one object may have, such as an address, for a valid object that is about to be stored, and
 	// completes the object with it. old is nil for a new object. Until settle is called, and the cache is at the revision that
 	// settle was called with, nobody else may take the same. If the write is tried again, settle is called first. Of a dry run
 	// nothing is stored, so it should take nothing. The error is a Status error. Writes of subresources claim nothing.
 	Claim func(obj, old Typed, dryRun bool) (settle Settle, err error)
 
-	// ToStored and FromStored turn a whole object into one of the version in which the resource is stored, and back. They
-	// leave apiVersion and kind alone. Only further versions of a resource have them.
-	ToStored, FromStored func(tree map[string]any) error
-
-	// Answer, if set, makes a kind of questions: one that is posted is answered with what Answer makes of it, and nothing is
-	// stored. Create is the only verb.
-	Answer func(ctx context.Context, question Typed) error
-	// AnswerMeta, if set, returns the metadata of an answer that has nothing of the question's.
-	AnswerMeta func() metav1.ObjectMeta
-
-	// Forward, if set, makes a kind of which nothing is stored either: one that is posted goes on to the subresource of the
-	// object that has its name, and that answers. Create is the only verb.
-	Forward *Forward
-	// Shown, if set, makes a kind of which nothing is stored: it returns all objects that there are, whole and without a version. Get and
-	// list are the only verbs.
-	Shown func() []Typed
-	// Warning goes with every answer: that the kind is deprecated.
-	Warning string
-
-	Admit       func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
-	Follow      func(obj Typed)                                                                      // adds to the status what kube-apiserver's controllers make of what was written
-	Policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it, which no grace period and no generation tells; nil: policyOf
-	Undeletable func(name string) bool
-	begin       func(ctx context.Context) (end func(), err error)
-	written     func(ctx context.Context, rev storage.Revision) error
+	begin   func(ctx context.Context) (end func(), err error)
+	written func(ctx context.Context, rev storage.Revision) error
 }
 
 // Settle ends what was taken for a write: from a revision on the cache shows whether an object has it. 0 means that none has it,
@@ -150,16 +157,16 @@ func (r *Registry) Add(first Type, others ...Type) {
 	first.setDefaults()
 	res := &Resource{
 		Registry: r, Group: first.Group, Plural: first.Plural, Namespaced: !first.ClusterScoped,
-		Answered: first.Answer != nil || first.Forward != nil,
+		Answered: first.Unstored.Answer != nil || first.Unstored.Forward != nil,
 	}
 	if !res.Answered {
 		res.Prefix = storage.PrefixOf(first.Group, first.Plural)
 	}
 	res.Turn = newTurn(res, &first)
 	hash := ""
-	if !res.Answered && first.Shown == nil {
+	if !res.Answered && first.Unstored.Shown == nil {
 		stored := first.GVK()
-		stored.Version = cmp.Or(first.Strategy.StoredIn, stored.Version)
+		stored.Version = cmp.Or(first.Stored.In, stored.Version)
 		hash = storageVersionHash(stored)
 	}
 	for _, t := range append([]Type{first}, others...) {
@@ -205,32 +212,32 @@ func (t *Type) setDefaults() {
 func (t *Type) endpoint(res *Resource) *Endpoint {
 	e := &Endpoint{
 		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, Res: res,
-		reading: reading{Fields: t.Fields},
+		reading: reading{Selection: t.Selection},
 		writing: writing{Typed: newTyped(*t, res.Registry)},
 	}
 	if t.Status {
 		e.Subresources = append(e.Subresources, AtStatus)
 	}
-	if t.Scale != nil {
+	if t.Parts.Scale != nil {
 		e.Subresources = append(e.Subresources, AtScale)
 		e.Scale = &apiextensionsv1.CustomResourceSubresourceScale{
-			SpecReplicasPath: t.Scale.SpecReplicasPath, StatusReplicasPath: t.Scale.StatusReplicasPath,
+			SpecReplicasPath: t.Parts.Scale.SpecReplicasPath, StatusReplicasPath: t.Parts.Scale.StatusReplicasPath,
 		}
 	}
-	for _, s := range t.Subresources {
+	for _, s := range t.Parts.Own {
 		e.Subresources = append(e.Subresources, s.Name)
 	}
 	slices.Sort(e.Subresources)
 	switch {
-	case t.Answer != nil || t.Forward != nil:
+	case t.Unstored.Answer != nil || t.Unstored.Forward != nil:
 		e.Verbs = []string{"create"}
-	case t.Shown != nil:
+	case t.Unstored.Shown != nil:
 		e.Verbs = []string{"get", "list"}
 	case t.Undeletable != nil: // not all at once, then
 		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
 	}
 	var conversion *kube.Conversion
-	if t.FromStored != nil {
+	if t.Stored.From != nil {
 		conversion = e.Res.Registry.Cacher.Conversions().New(0, func(*kube.Object) bool { return true }, e.fromStored)
 	}
 	e.View = &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind, Conversion: conversion}
@@ -260,11 +267,11 @@ func (e *Endpoint) SubresourceKind(name string) runtimeschema.GroupVersionKind {
 }
 
 // StoredTerm returns the term of a field selector as stored objects have the field.
-func (t *typed) StoredTerm(term selectors.FieldTerm) selectors.FieldTerm {
-	if path, ok := t.FieldAliases[term.Field]; ok {
+func (s *Selection) StoredTerm(term selectors.FieldTerm) selectors.FieldTerm {
+	if path, ok := s.Aliases[term.Field]; ok {
 		term.Field = path
 	}
-	if term.Value == "false" && slices.Contains(t.FalseFields, term.Field) {
+	if term.Value == "false" && slices.Contains(s.False, term.Field) {
 		term.Value, term.Not = "true", !term.Not
 	}
 	return term
@@ -275,8 +282,8 @@ func (e *Endpoint) Part(subresource string) *Subresource {
 	if e.Typed == nil {
 		return nil
 	}
-	for i := range e.Typed.Subresources {
-		if s := &e.Typed.Subresources[i]; s.Name == subresource {
+	for i := range e.Typed.Parts.Own {
+		if s := &e.Typed.Parts.Own[i]; s.Name == subresource {
 			return s
 		}
 	}

@@ -26,7 +26,7 @@ func (e *Endpoint) fromStored(_ context.Context, objects []*kube.Object) ([][]by
 		if err != nil {
 			return nil, e.Unreadable(o.Name(), err)
 		}
-		if err := e.Typed.FromStored(tree); err != nil {
+		if err := e.Typed.Stored.From(tree); err != nil {
 			return nil, e.Unreadable(o.Name(), err)
 		}
 		tree["apiVersion"], tree["kind"] = e.APIVersion(), e.Kind
@@ -44,13 +44,13 @@ func (r *Resource) convertTyped(to *Endpoint, tree map[string]any) error {
 	if from == to {
 		return nil
 	}
-	if from.Typed.ToStored != nil {
-		if err := from.Typed.ToStored(tree); err != nil {
+	if from.Typed.Stored.To != nil {
+		if err := from.Typed.Stored.To(tree); err != nil {
 			return err
 		}
 	}
-	if to.Typed.FromStored != nil {
-		return to.Typed.FromStored(tree)
+	if to.Typed.Stored.From != nil {
+		return to.Typed.Stored.From(tree)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (t *typed) AdmitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 // Prepared defaults, prepares and validates an object for a write. obj is the object then, and prev the old one, as values of the
 // type; nil if the type has no functions for that.
 func (t *typed) Prepared(ctx context.Context, o, old *object.Object, subresource string) (obj, prev Typed, errs field.ErrorList, err error) {
-	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil && t.Warnings == nil {
+	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.Guard.MayWrite == nil && t.Warnings == nil {
 		return nil, nil, nil, nil
 	}
 	if obj, prev, err = t.Pair(o, old); err != nil {
@@ -224,7 +224,7 @@ func (t *typed) Prepared(ctx context.Context, o, old *object.Object, subresource
 	if err := t.SetDefaults(obj); err != nil {
 		return nil, nil, nil, err
 	}
-	if t.MayWrite != nil {
+	if t.Guard.MayWrite != nil {
 		if err := t.mayWrite(ctx, obj, prev); err != nil {
 			return nil, nil, nil, err
 		}
@@ -244,7 +244,7 @@ func (t *typed) Prepared(ctx context.Context, o, old *object.Object, subresource
 	}
 	sent := o.Value != nil
 	o.Empty = nil // they aren't stored
-	if t.ToStored != nil {
+	if t.Stored.To != nil {
 		o.Content = nil // which may be another attempt's, too: conversion changes what is made here
 	}
 	if err = ToStored(obj, o); err != nil && sent {
@@ -256,7 +256,7 @@ func (t *typed) Prepared(ctx context.Context, o, old *object.Object, subresource
 // mayWrite asks MayWrite.
 func (t *typed) mayWrite(ctx context.Context, obj, old Typed) error {
 	var refused error
-	if err := t.On(obj, "MayWrite", func() { refused = t.MayWrite(ctx, obj, old) }); err != nil {
+	if err := t.On(obj, "MayWrite", func() { refused = t.Guard.MayWrite(ctx, obj, old) }); err != nil {
 		return err
 	}
 	if refused != nil {
@@ -272,7 +272,7 @@ func (t *typed) ClaimFor(obj Typed, o, old *object.Object, dryRun bool) (settle 
 		return nil, err
 	}
 	var refused error
-	if err := t.On(obj, "Claim", func() { settle, refused = t.Claim(obj, prev, dryRun) }); err != nil {
+	if err := t.On(obj, "Claim", func() { settle, refused = t.Guard.Claim(obj, prev, dryRun) }); err != nil {
 		return settle, err
 	}
 	if refused != nil {

@@ -150,7 +150,7 @@ func TestTypesExpire(t *testing.T) {
 	s := servertest.New(t, func(s *server.Server) {
 		s.API.Controllers = "none"
 		s.API.Register = func(r *registry.Registry) {
-			registry.Register(r, registry.Definition[stamp]{Group: "example.com", Version: "v1", Kind: "Stamp", ClusterScoped: true, TTL: time.Second})
+			registry.Register(r, registry.Definition[stamp]{Group: "example.com", Version: "v1", Kind: "Stamp", ClusterScoped: true, Deletion: registry.Deletion[*stamp]{TTL: time.Second}})
 		}
 	})
 	const stamps = "/apis/example.com/v1/stamps"

@@ -132,11 +132,11 @@ func TestUndeletableContent(t *testing.T) {
 		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[Stubborn]{
 				Group: "go.example.com", Version: "v1", Kind: "Stubborn", Plural: "stubborns",
-				Deleting: func(*Stubborn) {
+				Deletion: registry.Deletion[*Stubborn]{Deleting: func(*Stubborn) {
 					if stuck.Load() {
 						panic("it won't go")
 					}
-				},
+				}},
 			})
 		}
 	})

@@ -45,13 +45,13 @@ func kindsTable() string {
 		if i < core {
 			about = append(about, "core")
 		}
-		if line.Answer != nil {
+		if line.Unstored.Answer != nil {
 			about = append(about, "answered, not stored")
 		}
-		if line.Forward != nil {
-			about = append(about, "goes on to "+line.Forward.Kind+"'s "+line.Forward.Subresource)
+		if line.Unstored.Forward != nil {
+			about = append(about, "goes on to "+line.Unstored.Forward.Kind+"'s "+line.Unstored.Forward.Subresource)
 		}
-		if line.Shown != nil {
+		if line.Unstored.Shown != nil {
 			about = append(about, "read only")
 		}
 		if line.ClusterScoped {
@@ -70,10 +70,10 @@ func subresourcesOf(line registry.Type) string {
 	if line.Status {
 		all = append(all, "status")
 	}
-	if line.Scale != nil {
+	if line.Parts.Scale != nil {
 		all = append(all, "scale")
 	}
-	for _, s := range line.Subresources {
+	for _, s := range line.Parts.Own {
 		all = append(all, s.Name)
 	}
 	return strings.Join(all, ", ")

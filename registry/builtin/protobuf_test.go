@@ -40,7 +40,7 @@ func TestProtobufRoundTrip(t *testing.T) {
 			if err := json.Unmarshal([]byte(body), sent); err != nil {
 				t.Fatal(err)
 			}
-			if line.Answer != nil {
+			if line.Unstored.Answer != nil {
 				asJSON := parse(t, must(t, s, http.MethodPost, collection(line), body, http.StatusCreated))
 				compare(t, "the answer", asJSON, answered(t, line, send(t, s, http.MethodPost, collection(line), line, sent)))
 				return

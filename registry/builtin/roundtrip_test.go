@@ -314,7 +314,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			sent := filled(t, line)
 			body := withType(t, line, sent)
-			if line.Answer != nil {
+			if line.Unstored.Answer != nil {
 				checkAnswered(t, s, line, body)
 				return
 			}
@@ -343,7 +343,9 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // stored tells whether clients can make objects of a kind, or ask its questions.
-func stored(line registry.Type) bool { return line.Forward == nil && line.Shown == nil }
+func stored(line registry.Type) bool {
+	return line.Unstored.Forward == nil && line.Unstored.Shown == nil
+}
 
 // servers tells whether the server itself writes the status of a kind at any time, as aggregator does.
 func servers(line registry.Type) bool { return line.Kind == "APIService" }
@@ -351,7 +353,7 @@ func servers(line registry.Type) bool { return line.Kind == "APIService" }
 // checkAnswered posts a question.
 func checkAnswered(t *testing.T, s *servertest.Server, line registry.Type, body string) {
 	answer := parse(t, must(t, s, http.MethodPost, collection(line), body, http.StatusCreated))
-	if line.AnswerMeta == nil { // else nothing of the question is in it
+	if line.Unstored.AnswerMeta == nil { // else nothing of the question is in it
 		compare(t, "the question in the answer", parse(t, body)["spec"], answer["spec"])
 	}
 	if answer["kind"] != line.Kind || answer["status"] == nil {

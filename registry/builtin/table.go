@@ -113,7 +113,7 @@ func data(r *registry.Registry, o Options, a *network.Allocator) []registry.Type
 func add(r *registry.Registry, lines []registry.Type) {
 	for len(lines) > 0 {
 		versions := 1
-		for versions < len(lines) && lines[versions].ToStored != nil {
+		for versions < len(lines) && lines[versions].Stored.To != nil {
 			versions++
 		}
 		for i := range versions {

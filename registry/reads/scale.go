@@ -41,8 +41,8 @@ func (e Reader) ReadScale(o *object.Object, rev string) (s *autoscalingv1.Scale,
 		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(want)},
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
 	}
-	if t := e.Typed; t != nil && t.Scale.Selector != nil {
-		if s.Status.Selector, err = t.Scale.Selector(o.Content); err != nil {
+	if t := e.Typed; t != nil && t.Parts.Scale.Selector != nil {
+		if s.Status.Selector, err = t.Parts.Scale.Selector(o.Content); err != nil {
 			return nil, false, registry.BadRequest("%s", err)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 
 // Kinds of which nothing is stored: a Type's Shown has their objects.
 
-func (e Reader) unstored() bool { return e.Typed != nil && e.Typed.Shown != nil }
+func (e Reader) unstored() bool { return e.Typed != nil && e.Typed.Unstored.Shown != nil }
 
 // shownObjects returns all objects of such a kind, at revision 0.
 func (e Reader) shownObjects() ([]*kube.Object, error) {
 	var all []*kube.Object
-	for _, obj := range e.Typed.Shown() {
+	for _, obj := range e.Typed.Unstored.Shown() {
 		o := &object.Object{}
 		if err := registry.ToObject(obj, o); err != nil {
 			return nil, err

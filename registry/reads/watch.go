@@ -157,9 +157,7 @@ func (e Reader) parseSelector(q url.Values) (selector, error) {
 			return s, e.unknownField(field)
 		}
 	}
-	if e.Typed != nil {
-		s.fields = s.fields.Rewrite(e.Typed.StoredTerm)
-	}
+	s.fields = s.fields.Rewrite(e.StoredTerm)
 	s.allFields = s.fields
 	s.namespace = takeExact(&s.fields, "metadata.namespace")
 	if s.name = takeExact(&s.fields, "metadata.name"); s.name == "" && e.Typed != nil {
@@ -173,7 +171,7 @@ func (e Reader) parseSelector(q url.Values) (selector, error) {
 
 // metaFields are those of metadata that are selectable.
 func (e Reader) metaFields() []string {
-	if e.Namespaced && (e.Typed == nil || !e.Typed.NoNamespaceField) {
+	if e.Namespaced && !e.NoNamespace {
 		return []string{"metadata.name", "metadata.namespace"}
 	}
 	return []string{"metadata.name"}
@@ -195,8 +193,8 @@ func (e Reader) unknownField(label string) error {
 	if e.Typed == nil {
 		return registry.BadRequest("field label not supported: %s", clip.Text(label))
 	}
-	if e.Typed.UnknownField != "" {
-		return registry.BadRequest(e.Typed.UnknownField, clip.Text(label))
+	if e.Unknown != "" {
+		return registry.BadRequest(e.Unknown, clip.Text(label))
 	}
 	if len(e.Fields) > 0 { // the kind has a function of its own for them
 		return registry.BadRequest("field label not supported: %s", clip.Text(label))

@@ -40,7 +40,7 @@ func (e Writer) act(ctx context.Context, r *registry.Request) (registry.Result, 
 
 // forward posts an object to the subresource that its kind stands for, of the object that has its name.
 func (e Writer) forward(ctx context.Context, r *registry.Request) (registry.Result, error) {
-	f := e.Typed.Forward
+	f := e.Typed.Unstored.Forward
 	to := e.Res.Registry.Catalog().Kind(f.APIVersion, f.Kind)
 	if to == nil { // the program has a type of its own in its place
 		return registry.Result{}, registry.NotServed()

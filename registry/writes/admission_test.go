@@ -790,8 +790,10 @@ func TestAdmissionPanics(t *testing.T) {
 		Prepare:   func(_, _ *Gadget, _ string) { fail("Prepare") },
 		Validate:  func(context.Context, *Gadget, *Gadget, string) field.ErrorList { fail("Validate"); return nil },
 		Warnings:  func(context.Context, *Gadget, *Gadget, string) []string { fail("Warnings"); return nil },
-		Deleting:  func(*Gadget) { fail("Deleting") },
-		Held:      func(*Gadget) bool { fail("Held"); return false },
+		Deletion: registry.Deletion[*Gadget]{
+			Deleting: func(*Gadget) { fail("Deleting") },
+			Held:     func(*Gadget) bool { fail("Held"); return false },
+		},
 	}))
 	e := s.goGadgets()
 	s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))

@@ -36,7 +36,7 @@ func (e Writer) Create(ctx context.Context, r *registry.Request) (registry.Resul
 		return registry.Result{}, e.MethodNotAllowed("create")
 	}
 	switch {
-	case e.Typed != nil && e.Typed.Forward != nil:
+	case e.Typed != nil && e.Typed.Unstored.Forward != nil:
 		return e.forward(ctx, r)
 	case e.Res.Answered:
 		return e.ask(ctx, r)
@@ -98,11 +98,11 @@ func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	if w.Typed.AnswerMeta != nil {
-		*registry.MetaOf(obj), o.Managed = w.Typed.AnswerMeta(), nil
+	if w.Typed.Unstored.AnswerMeta != nil {
+		*registry.MetaOf(obj), o.Managed = w.Typed.Unstored.AnswerMeta(), nil
 	}
 	var refusal error
-	if err := w.Typed.On(obj, "Answer", func() { refusal = w.Typed.Answer(ctx, obj) }); err != nil {
+	if err := w.Typed.On(obj, "Answer", func() { refusal = w.Typed.Unstored.Answer(ctx, obj) }); err != nil {
 		return nil, err
 	}
 	if refusal != nil {

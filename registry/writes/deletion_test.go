@@ -24,12 +24,12 @@ import (
 // deletion asks for no other.
 func TestGracePeriods(t *testing.T) {
 	s := start(t, "", registry.Options{}, withGadgets(registry.Definition[Gadget]{
-		Grace: func(g *Gadget, asked *int64) int64 {
+		Deletion: registry.Deletion[*Gadget]{Grace: func(g *Gadget, asked *int64) int64 {
 			if asked != nil {
 				return *asked
 			}
 			return int64(g.Spec.Size)
-		},
+		}},
 	}))
 	e := s.goGadgets()
 	type step struct {
@@ -89,7 +89,7 @@ func TestGracePeriods(t *testing.T) {
 // TestMarkedThenRemoved: an object whose kind has a grace period is marked even if that's none, and then removed. If another object has
 // taken its name in between, that one stays.
 func TestMarkedThenRemoved(t *testing.T) {
-	s := start(t, "", registry.Options{}, withGadgets(registry.Definition[Gadget]{Grace: func(*Gadget, *int64) int64 { return 0 }}))
+	s := start(t, "", registry.Options{}, withGadgets(registry.Definition[Gadget]{Deletion: registry.Deletion[*Gadget]{Grace: func(*Gadget, *int64) int64 { return 0 }}}))
 	e := s.goGadgets()
 	s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))
 	before := s.current()

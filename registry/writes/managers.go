@@ -64,11 +64,11 @@ func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Ob
 // conversion has added.
 func (w *write) treeSent(o *object.Object) (map[string]any, error) {
 	tree, err := o.RawTree(w.APIVersion(), w.Kind)
-	if err != nil || w.Typed == nil || w.Typed.ToStored == nil {
+	if err != nil || w.Typed == nil || w.Typed.Stored.To == nil {
 		return tree, err
 	}
 	tree = object.DeepCopy(tree)
-	return tree, errors.Join(w.Typed.ToStored(tree), w.Typed.FromStored(tree))
+	return tree, errors.Join(w.Typed.Stored.To(tree), w.Typed.Stored.From(tree))
 }
 
 // trackScale notes in next's managedFields who set the number of replicas of a Go type's object, as kube-apiserver does.

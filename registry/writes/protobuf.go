@@ -237,7 +237,7 @@ func (w *write) convertedMessage(stored []byte) (m kubeproto.Message, err error)
 	if err != nil {
 		return m, err
 	}
-	if err := w.Typed.FromStored(tree); err != nil {
+	if err := w.Typed.Stored.From(tree); err != nil {
 		return m, err
 	}
 	obj := w.NewMessage()

@@ -83,7 +83,7 @@ func TestTurnsOfMessages(t *testing.T) {
 			Names:    registry.Names{Group: "turns.example.com", Version: "v1", Kind: "Service"},
 			New:      func() registry.Typed { return &corev1.Service{} },
 			Validate: func(context.Context, registry.Typed, registry.Typed, string) field.ErrorList { return nil },
-			Claim: func(obj, _ registry.Typed, _ bool) (registry.Settle, error) {
+			Guard: registry.Guard{Claim: func(obj, _ registry.Typed, _ bool) (registry.Settle, error) {
 				spec := &obj.(*corev1.Service).Spec
 				if spec.ClusterIP != "" {
 					t.Errorf("attempt %d asks for %s", attempts, spec.ClusterIP)
@@ -95,7 +95,7 @@ func TestTurnsOfMessages(t *testing.T) {
 				}
 				spec.ClusterIP = fmt.Sprint("attempt-", attempts)
 				return func(storage.Revision) {}, nil
-			},
+			}},
 		})
 	})
 	e := s.at("turns.example.com", "v1", "services")

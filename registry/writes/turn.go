@@ -36,7 +36,7 @@ func (w *write) readTurn(ctx context.Context) (err error) {
 // inItsTurn returns a context with which the write is done only in the turn that was read, if it takes something.
 func (w *write) inItsTurn(ctx context.Context) context.Context {
 	switch t := w.Res.Turn; {
-	case w.turn.Key == "", w.Typed != nil && w.Typed.Claim != nil && w.settle == nil:
+	case w.turn.Key == "", w.Typed != nil && w.Typed.Guard.Claim != nil && w.settle == nil:
 		return ctx
 	case t.Passes:
 		return storage.WithTurn(ctx, w.turn)
@@ -46,7 +46,7 @@ func (w *write) inItsTurn(ctx context.Context) context.Context {
 
 // claim takes what only the object may have, if its type says so.
 func (d *draft) claim(context.Context) (err error) {
-	if d.Typed == nil || d.Typed.Claim == nil || d.Subresource != registry.Whole {
+	if d.Typed == nil || d.Typed.Guard.Claim == nil || d.Subresource != registry.Whole {
 		return nil
 	}
 	d.settled(nil) // an earlier attempt

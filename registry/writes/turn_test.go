@@ -89,7 +89,7 @@ func TestTakenAfterUnknownOutcomes(t *testing.T) {
 			Names:    registry.Names{Group: group, Version: "v1", Kind: "Service"},
 			New:      func() registry.Typed { return &corev1.Service{} },
 			Validate: func(context.Context, registry.Typed, registry.Typed, string) field.ErrorList { return nil },
-			Claim:    a.claim,
+			Guard:    registry.Guard{Claim: a.claim},
 		})
 	})
 	e := s.at(group, "v1", "services")

@@ -71,8 +71,8 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (registry.
 // goneConflict refuses a PUT that is about an object that is gone, in the words of kube-apiserver's storage.
 func (w *write) goneConflict(m metav1.ObjectMeta) error {
 	at := ""
-	if s := w.Strategy(); s != nil {
-		at = s.StoredAt
+	if w.Typed != nil {
+		at = w.Typed.Stored.At
 	}
 	key := path.Join("/registry", cmp.Or(at, w.Plural), w.Namespace, m.Name)
 	return apierrors.NewConflict(w.GroupResource(), m.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: ",

@@ -102,7 +102,7 @@ func (w *write) answer(ctx context.Context, stored *kube.Object) (registry.Resul
 		if w.shown == w.Messages && w.made != nil {
 			return w.answerMade(stored)
 		}
-		if w.shown == w.Messages && w.Res.Storage != w.Endpoint && w.Typed.FromStored != nil {
+		if w.shown == w.Messages && w.Res.Storage != w.Endpoint && w.Typed.Stored.From != nil {
 			return w.answerConverted(stored)
 		}
 	}

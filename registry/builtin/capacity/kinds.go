@@ -27,20 +27,20 @@ const (
 func Kinds() []registry.Type {
 	return []registry.Type{
 		{Names: line.Names("", "v1", "Node", "no"), New: line.New[corev1.Node], ClusterScoped: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, CreatesStatus: true, NoGeneration: true, StatusResets: line.SpecOnly},
-			Fields:   []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Absent: line.OnlyProxy(), Default: line.Set(defaultNode),
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, CreatesStatus: true, NoGeneration: true, StatusResets: line.SpecOnly},
+			Selection: registry.Selection{Fields: []string{"spec.unschedulable"}, False: []string{"spec.unschedulable"}}, Columns: nodeColumns, Parts: registry.Parts{Absent: line.OnlyProxy()}, Default: line.Set(defaultNode),
 			Prepare: line.Prepare(prepareNode), Validate: line.Parts(validateNode, validateNodeStatus), Warnings: line.Warnings(warnNode)},
-		{Names: line.Names(nodeGroup, "v1", "RuntimeClass"), New: line.New[nodev1.RuntimeClass], ClusterScoped: true, Awaited: true, Columns: runtimeClassColumns, Validate: line.Rules(validateRuntimeClass), Warnings: line.Warnings(warnRuntimeClass),
-			Strategy: registry.Strategy{CreateOnUpdate: true, NoGeneration: true}},
-		{Names: line.Names("", "v1", "ResourceQuota", "quota"), New: line.New[corev1.ResourceQuota], Awaited: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: line.SpecOnly},
+		{Names: line.Names(nodeGroup, "v1", "RuntimeClass"), New: line.New[nodev1.RuntimeClass], ClusterScoped: true, Columns: runtimeClassColumns, Validate: line.Rules(validateRuntimeClass), Warnings: line.Warnings(warnRuntimeClass),
+			Strategy: registry.Strategy{CreateOnUpdate: true, NoGeneration: true, Awaited: true}},
+		{Names: line.Names("", "v1", "ResourceQuota", "quota"), New: line.New[corev1.ResourceQuota], Status: true,
+			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: line.SpecOnly, Awaited: true},
 			Columns:  quotaColumns, Default: line.Set(defaultQuota), Validate: validateQuota},
-		{Names: line.Names("", "v1", "LimitRange", "limits"), New: line.New[corev1.LimitRange], Awaited: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, NamesNew: true},
+		{Names: line.Names("", "v1", "LimitRange", "limits"), New: line.New[corev1.LimitRange],
+			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, NamesNew: true, Awaited: true},
 			Columns:  limitRangeColumns, Default: line.Set(defaultLimitRange), Validate: line.Rules(validateLimitRange)},
-		{Names: line.Names(schedulingGroup, "v1", "PriorityClass", "pc"), New: line.New[schedulingv1.PriorityClass], ClusterScoped: true, Awaited: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true}, Generation: line.Counting(func(_, old *schedulingv1.PriorityClass) int64 { return line.FirstOr(old) }),
-			Columns: priorityClassColumns, Default: line.Set(defaultPriorityClass), Validate: line.Rules(validatePriorityClass)},
+		{Names: line.Names(schedulingGroup, "v1", "PriorityClass", "pc"), New: line.New[schedulingv1.PriorityClass], ClusterScoped: true,
+			Strategy: registry.Strategy{UnconditionalUpdate: true, Awaited: true, Generation: line.Counting(func(_, old *schedulingv1.PriorityClass) int64 { return line.FirstOr(old) })},
+			Columns:  priorityClassColumns, Default: line.Set(defaultPriorityClass), Validate: line.Rules(validatePriorityClass)},
 	}
 }
 

@@ -17,14 +17,14 @@ func Kinds(may authorizer.UnconditionalAuthorizer) []registry.Type {
 	s := signers{may}
 	return []registry.Type{
 		{Names: line.Names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: line.New[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, Resets: []string{"spec"}, StatusResets: []string{"spec", "status.conditions"}},
-			Fields:   []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: rules.PathSegment,
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, Resets: []string{"spec"}, StatusResets: []string{"spec", "status.conditions"}},
+			Selection: registry.Selection{Fields: []string{"spec.signerName"}}, Columns: requestColumns, Parts: registry.Parts{Own: requestParts}, ValidName: rules.PathSegment,
 			Prepare: prepareRequest, Validate: validateRequest},
 		{Names: line.Names(certificatesGroup, "v1", "ClusterTrustBundle"), New: line.New[certificatesv1.ClusterTrustBundle], ClusterScoped: true,
-			Strategy: registry.Strategy{StoredIn: "v1beta1", NoGeneration: true},
-			Fields:   []string{"spec.signerName"}, ValidName: rules.JudgedLater, Columns: trustBundleColumns, Validate: line.Rules(validateTrustBundle)},
+			Stored: registry.Stored{In: "v1beta1"}, Strategy: registry.Strategy{NoGeneration: true},
+			Selection: registry.Selection{Fields: []string{"spec.signerName"}}, ValidName: rules.JudgedLater, Columns: trustBundleColumns, Validate: line.Rules(validateTrustBundle)},
 		{Names: line.Names(certificatesGroup, "v1", "PodCertificateRequest"), New: line.New[certificatesv1.PodCertificateRequest], Status: true,
-			Strategy: registry.Strategy{StoredIn: "v1beta1", NoGeneration: true},
-			Fields:   []string{"spec.signerName", "spec.podName", "spec.nodeName"}, NoNamespaceField: true, Columns: podCertificateColumns, Default: line.Set(defaultPodCertificateRequest), Validate: s.validatePodCertificate},
+			Stored: registry.Stored{In: "v1beta1"}, Strategy: registry.Strategy{NoGeneration: true},
+			Selection: registry.Selection{Fields: []string{"spec.signerName", "spec.podName", "spec.nodeName"}, NoNamespace: true}, Columns: podCertificateColumns, Default: line.Set(defaultPodCertificateRequest), Validate: s.validatePodCertificate},
 	}
 }

@@ -27,8 +27,8 @@ func Kinds() []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true},
 			Columns:  configMapColumns, Default: line.Set(defaultConfigMap), Validate: line.Rules(validateConfigMap)},
 		{Names: line.Names("", "v1", "Secret"), New: line.New[corev1.Secret],
-			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true},
-			Fields:   []string{"type"}, Columns: secretColumns, Default: line.Set(defaultSecret), Validate: line.Rules(validateSecret), Warnings: line.Warnings(warnSecret)},
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, NoGeneration: true},
+			Selection: registry.Selection{Fields: []string{"type"}}, Columns: secretColumns, Default: line.Set(defaultSecret), Validate: line.Rules(validateSecret), Warnings: line.Warnings(warnSecret)},
 	}
 }
 

@@ -38,20 +38,20 @@ const (
 // Kinds are the lines of the table.
 func Kinds() []registry.Type {
 	return []registry.Type{
-		{Names: line.Names("", "v1", "ComponentStatus", "cs"), New: line.New[corev1.ComponentStatus], ClusterScoped: true, Shown: components,
+		{Names: line.Names("", "v1", "ComponentStatus", "cs"), New: line.New[corev1.ComponentStatus], ClusterScoped: true, Unstored: registry.Unstored{Shown: components},
 			Strategy: registry.Strategy{NoGeneration: true},
 			Warning:  "v1 ComponentStatus is deprecated in v1.19+", Columns: componentColumns},
-		{Names: line.Names(flowcontrolGroup, "v1", "FlowSchema"), New: line.New[flowcontrolv1.FlowSchema], ClusterScoped: true, Awaited: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true},
-			Columns:  flowSchemaColumns, RowOrder: byPrecedence, Default: line.Set(defaultFlowSchema), Validate: line.Parts(validateFlowSchema, validateFlowSchemaStatus)},
-		{Names: line.Names(flowcontrolGroup, "v1", "PriorityLevelConfiguration"), New: line.New[flowcontrolv1.PriorityLevelConfiguration], ClusterScoped: true, Awaited: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true},
+		{Names: line.Names(flowcontrolGroup, "v1", "FlowSchema"), New: line.New[flowcontrolv1.FlowSchema], ClusterScoped: true, Status: true,
+			Strategy: registry.Strategy{UnconditionalUpdate: true, Awaited: true, RowOrder: byPrecedence},
+			Columns:  flowSchemaColumns, Default: line.Set(defaultFlowSchema), Validate: line.Parts(validateFlowSchema, validateFlowSchemaStatus)},
+		{Names: line.Names(flowcontrolGroup, "v1", "PriorityLevelConfiguration"), New: line.New[flowcontrolv1.PriorityLevelConfiguration], ClusterScoped: true, Status: true,
+			Strategy: registry.Strategy{UnconditionalUpdate: true, Awaited: true},
 			Columns:  priorityLevelColumns, Default: line.Set(defaultPriorityLevel), Validate: line.Parts(validatePriorityLevel, validatePriorityLevelStatus)},
 		{Names: line.InAPIExtensions(line.Names(registrationGroup, "v1", "APIService")), New: line.New[apiregistrationv1.APIService], ClusterScoped: true, Status: true, ValidName: rules.PathSegment,
 			Strategy: registry.Strategy{NoGeneration: true, NoStatusTable: true},
 			Columns:  apiServiceColumns, Default: line.Set(defaultAPIService), Prepare: line.Prepare(prepareAPIService), Validate: line.Parts(validateAPIService, validateAPIServiceStatus)},
 		{Names: line.Names(migrationGroup, "v1", "StorageVersionMigration"), New: line.New[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, Columns: migrationColumns,
-			Strategy: registry.Strategy{StoredIn: "v1beta1", NoGeneration: true}, Validate: line.Parts(validateMigration, validateMigrationStatus)},
+			Stored: registry.Stored{In: "v1beta1"}, Strategy: registry.Strategy{NoGeneration: true}, Validate: line.Parts(validateMigration, validateMigrationStatus)},
 	}
 }
 

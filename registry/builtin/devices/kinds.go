@@ -28,14 +28,14 @@ func Kinds(r *registry.Registry, may asker) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true},
 			Prepare:  line.Prepare(prepareClaimTemplate), Validate: o.validateClaimTemplate},
 		{Names: line.Names(resourceGroup, "v1", "ResourceSlice"), New: line.New[resourcev1.ResourceSlice], ClusterScoped: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true}, Generation: line.Counting(countResourceSlice),
-			Fields: []string{"spec.nodeName", "spec.driver", "spec.pool.name"}, UnknownField: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s", Columns: resourceSliceColumns, Default: line.Set(defaultResourceSlice),
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, Generation: line.Counting(countResourceSlice)},
+			Selection: registry.Selection{Fields: []string{"spec.nodeName", "spec.driver", "spec.pool.name"}, Unknown: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s"}, Columns: resourceSliceColumns, Default: line.Set(defaultResourceSlice),
 			Prepare: line.Prepare(prepareSlice), Validate: line.Rules(validateResourceSlice), Warnings: line.Warnings(warnResourceSlice)},
 		{Names: line.Names(resourceGroup, "v1", "DeviceClass"), New: line.New[resourcev1.DeviceClass], ClusterScoped: true, Columns: column.TextAge, ValidName: rules.LongName,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true}, Validate: line.Rules(validateDeviceClass)},
 		{Names: line.Names(resourceGroup, "v1", "DeviceTaintRule"), New: line.New[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, Columns: taintRuleColumns, Default: line.Set(defaultTaintRule),
 			Prepare: line.Prepare(prepareTaintRule), Validate: line.Parts(validateTaintRule, validateTaintRuleStatus),
-			Strategy: registry.Strategy{StoredIn: "v1beta2", NoStatusTable: true}},
+			Stored: registry.Stored{In: "v1beta2"}, Strategy: registry.Strategy{NoStatusTable: true}},
 	}
 }
 

@@ -27,11 +27,11 @@ func Kinds() []registry.Type {
 	return []registry.Type{
 		{Names: line.Names("", "v1", "Event", "ev"), New: line.New[corev1.Event], ValidName: rules.PathSegment,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Uncached: true, Dependents: registry.NoDependents},
-			TTL:      eventTTL, Times: eventTimes, Fields: eventFields, FieldAliases: map[string]string{"source": "source.component|reportingComponent"}, Columns: eventColumns, Validate: line.Rules(validateEvent)},
+			Deletion: registry.Deletion[registry.Typed]{TTL: eventTTL, Times: eventTimes}, Selection: registry.Selection{Fields: eventFields, Aliases: map[string]string{"source": "source.component|reportingComponent"}}, Columns: eventColumns, Validate: line.Rules(validateEvent)},
 		{Names: line.Names(eventsGroup, "v1", "Event", "ev"), New: line.New[eventsv1.Event],
-			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Uncached: true, Dependents: registry.NoDependents},
-			Fields:   newEventFields, FieldAliases: newEventAliases, Columns: newEventColumns, Validate: line.Rules(validateNewEvent),
-			ToStored: eventToCore, FromStored: eventFromCore},
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Uncached: true, Dependents: registry.NoDependents},
+			Selection: registry.Selection{Fields: newEventFields, Aliases: newEventAliases}, Columns: newEventColumns, Validate: line.Rules(validateNewEvent),
+			Stored: registry.Stored{To: eventToCore, From: eventFromCore}},
 	}
 }
 

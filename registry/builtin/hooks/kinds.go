@@ -16,17 +16,17 @@ const admissionGroup = "admissionregistration.k8s.io"
 func Kinds(r *registry.Registry, may authorizer.UnconditionalAuthorizer, checkPolicies bool) []registry.Type {
 	o := judge{r, may, checkPolicies}
 	return []registry.Type{
-		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "ValidatingWebhookConfiguration")), New: line.New[admissionregistrationv1.ValidatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
+		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "ValidatingWebhookConfiguration")), New: line.New[admissionregistrationv1.ValidatingWebhookConfiguration], ClusterScoped: true, Strategy: registry.Strategy{Awaited: true},
 			Columns: webhooksColumns, Default: line.Set(defaultValidating), Validate: line.Rules(validateValidating)},
-		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "MutatingWebhookConfiguration")), New: line.New[admissionregistrationv1.MutatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
+		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "MutatingWebhookConfiguration")), New: line.New[admissionregistrationv1.MutatingWebhookConfiguration], ClusterScoped: true, Strategy: registry.Strategy{Awaited: true},
 			Columns: webhooksColumns, Default: line.Set(defaultMutating), Validate: line.Rules(validateMutating)},
-		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "ValidatingAdmissionPolicy")), New: line.New[admissionregistrationv1.ValidatingAdmissionPolicy], ClusterScoped: true, Awaited: true, Status: true,
+		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "ValidatingAdmissionPolicy")), New: line.New[admissionregistrationv1.ValidatingAdmissionPolicy], ClusterScoped: true, Strategy: registry.Strategy{Awaited: true}, Status: true,
 			Columns: validatingPolicyColumns, Default: line.Set(defaultValidatingPolicy), Prepare: o.checked(), Validate: o.mayReadParams(line.Parts(validateValidatingPolicy, validateValidatingPolicyStatus))},
-		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: line.New[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
+		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: line.New[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true, Strategy: registry.Strategy{Awaited: true},
 			Columns: policyBindingColumns, Default: line.Set(defaultValidatingPolicyBinding), Validate: o.mayReadParams(line.Rules(validateValidatingPolicyBinding))},
-		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "MutatingAdmissionPolicy")), New: line.New[admissionregistrationv1.MutatingAdmissionPolicy], ClusterScoped: true, Awaited: true,
+		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "MutatingAdmissionPolicy")), New: line.New[admissionregistrationv1.MutatingAdmissionPolicy], ClusterScoped: true, Strategy: registry.Strategy{Awaited: true},
 			Columns: mutatingPolicyColumns, Default: line.Set(defaultMutatingPolicy), Validate: o.mayReadParams(line.Rules(validateMutatingPolicy))},
-		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "MutatingAdmissionPolicyBinding")), New: line.New[admissionregistrationv1.MutatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
+		{Names: line.InAPIExtensions(line.Names(admissionGroup, "v1", "MutatingAdmissionPolicyBinding")), New: line.New[admissionregistrationv1.MutatingAdmissionPolicyBinding], ClusterScoped: true, Strategy: registry.Strategy{Awaited: true},
 			Columns: policyBindingColumns, Default: line.Set(defaultMutatingPolicyBinding), Validate: o.mayReadParams(line.Rules(validateMutatingPolicyBinding))},
 	}
 }

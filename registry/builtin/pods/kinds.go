@@ -15,10 +15,10 @@ import (
 func Kinds() []registry.Type {
 	return []registry.Type{
 		{Names: line.InAll(line.Names("", "v1", "Pod", "po")), New: line.New[corev1.Pod], Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
-			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: podStreams(),
-			Default: line.Set(defaultPod), Prepare: WithoutGated(preparePod), Validate: validatePod, Warnings: warnPods, Grace: podGrace},
-		{Names: line.Names("", "v1", "Binding"), New: line.New[corev1.Binding], Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}},
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
+			Selection: registry.Selection{Fields: podFields, False: []string{"spec.hostNetwork"}}, Columns: podColumns, Parts: registry.Parts{Own: podParts, Absent: podStreams()},
+			Default: line.Set(defaultPod), Prepare: WithoutGated(preparePod), Validate: validatePod, Warnings: warnPods, Deletion: registry.Deletion[registry.Typed]{Grace: podGrace}},
+		{Names: line.Names("", "v1", "Binding"), New: line.New[corev1.Binding], Unstored: registry.Unstored{Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}}},
 		{Names: line.Names("", "v1", "PodTemplate"), New: line.New[corev1.PodTemplate],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true},
 			Columns:  podTemplateColumns, Default: line.Set(defaultPodTemplate), Prepare: WithoutGated(nil), Validate: line.Rules(validatePodTemplate), Warnings: line.Warnings(warnPodTemplate)},
