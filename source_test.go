@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,56 @@ func TestPathsAreNoPatterns(t *testing.T) {
 			t.Errorf("%s: %s.%s takes the name of a directory for a pattern", at, of.Name, method)
 		}
 	})
+}
+
+// others are words of other people's code in comments of ours, and plurals of names.
+var others = strings.Fields("applyAppArmorVersionSkew attemptToDeleteItem crConverter iSCSI listMapKey pendingConfIndex resourceVersions sourceIPs stripMeta structType " +
+	"customresource_handler.go file.go status_strategy.go")
+
+// TestCommentsName: what comments name, if it's written as names of functions, fields and files are, is there. A word with a quote, a slash or a
+// dot at it is no such name.
+func TestCommentsName(t *testing.T) {
+	known, said := map[string]bool{}, map[string]token.Position{}
+	for _, word := range others {
+		known[word] = true
+	}
+	name := regexp.MustCompile(`(?:^|[\s(])([a-z]+[A-Z]\w*|[a-z_]+\.go)(?:[\s,;:)]|\.\s|$)`)
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		known[filepath.Base(path)] = true
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, filepath.ToSlash(path), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				known[n.Name] = true
+			case *ast.BasicLit: // names on the wire
+				for _, word := range regexp.MustCompile(`\w+`).FindAllString(n.Value, -1) {
+					known[word] = true
+				}
+			}
+			return true
+		})
+		for _, group := range file.Comments {
+			for _, found := range name.FindAllStringSubmatch(group.Text(), -1) {
+				said[found[1]] = set.Position(group.Pos())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, at := range said {
+		if !known[word] {
+			t.Errorf("%s: the comment names %s, which isn't there", at, word)
+		}
+	}
 }
 
 // eachMethod calls f with each X.Name in our production code: X, Name, and whether it's called, without arguments.

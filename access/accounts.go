@@ -301,7 +301,7 @@ func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*kub
 	if e == nil {
 		return nil, nil
 	}
-	if err := e.Await(ctx); err != nil {
+	if err := e.Freshen(ctx); err != nil {
 		return nil, err
 	}
 	return a.cached(kind, namespace, name), nil
@@ -373,7 +373,7 @@ func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*tokenClaims, error) 
 // registry.Endpoint.Await. All caches are as new as the one that is waited for.
 func (a *Accounts) checkBound(ctx context.Context, b *boundTo) error {
 	if e := a.registry.Catalog().Kind("v1", "ServiceAccount"); e != nil {
-		if err := e.Await(ctx); err != nil {
+		if err := e.Freshen(ctx); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,3 @@ type Acted interface {
 func Done() *metav1.Status {
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
 }
-
-// Await waits until the caches have everything that was written before the call. The error is a Status: 503 if the store
-// doesn't answer, 504 if the caches need longer than freshnessWait.
-func (e *Endpoint) Await(ctx context.Context) error { return e.Freshen(ctx) }

@@ -191,7 +191,7 @@ func (r *Registry) Call(what string, fn func()) (err error) {
 	return nil
 }
 
-// callLeaving is call for a function that must leave what only the server decides about the object. It's an error if that changes it.
+// callLeaving is Call for a function that must leave what only the server decides about the object. It's an error if that changes it.
 func (r *Registry) callLeaving(what string, of func() metav1.Object, fn func()) error {
 	before := decidedOf(of())
 	if err := r.Call(what, fn); err != nil {

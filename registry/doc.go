@@ -13,15 +13,10 @@
 //
 // # Where to begin
 //
-// registry.go makes and runs the Registry. request.go has what a client asks and gets, and resource.go what a resource and an Endpoint are.
-// typed.go makes resources of Go types, for which register.go has the generic door. definitions.go serves definitions, stored_definition.go
-// shows them to their controller, redefined.go handles one that changes under a request, and schema.go and columns.go have what follows from
-// their schemas. catalog.go is what is served, own.go the door of controllers, namespaces.go has the rules of namespaces. stored.go and
-// convert.go go between stored bytes and objects, protobuf.go and written.go between objects and messages. admission.go and verdict.go are how
-// hooks are called, managers.go makes the endpoints' parts of package managed, and derived.go reads rules that are kept as objects.
-// queue.go lets the writes of one key wait for each other, turn.go decides in turns about addresses and names, and shared.go has
-// how requests are judged by what other processes wrote (Fresh, Presume). services.go finds the addresses of Services, and reset.go brings back an
-// earlier state. errors.go makes a Status of storage's errors, refusals.go of what can't be read. outages.go logs why the store can't answer.
+// Read [Registry], what a client asks and gets ([Request], [Result]), and what a resource is at one version ([Resource], [Endpoint]). A
+// Go type is a [Type], and [Register] makes one of a [Definition]. [Current] runs a request again whose definition changes under it, [Fresh]
+// and [Presume] say how requests are judged by what other processes wrote. [Endpoint.Failed] makes a Status of storage's errors. [Door] is what
+// controllers see.
 //
 // Functions that the program brought, Admission and those of a Definition, are called within each attempt of a write, on copies. Their
 // panics are errors (see Call).
@@ -42,7 +37,7 @@
 // writers.mu, unreadable.mu, outages.mu, typed.surveyed, Catalog.prefixesOnce and hookclient.Client.mu are leaves: no lock is
 // taken under them. managers.mu is held while a manager is made. Derived.making (a channel) is full while its value is made, by
 // a function of another package: under it come the cacher's locks and that package's own, such as those of webhooks' clients
-// and of metrics, under which nobody calls Get. builtin's allocator.mu comes before the cacher's locks, too.
+// and of metrics, under which nobody calls Get. The mutex of builtin/network's Allocator comes before the cacher's locks, too.
 //
 // # Bounds
 //

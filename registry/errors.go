@@ -126,7 +126,7 @@ type Subject struct {
 	Token    *Token           // the continue token that named the revision; nil for none
 }
 
-// Fail is failed for a request about an object, or about none for "".
+// Fail is Failed for a request about an object, or about none for "".
 func (e *Endpoint) Fail(name string, err error) error { return e.Failed(Subject{name: name}, err) }
 
 // Failed makes a Status of an error of the store's that is about no object. Nil stays nil, and a Status what it
@@ -135,8 +135,8 @@ func (r *Registry) Failed(err error) error { return r.Namespaces.Res.Storage.Fai
 
 // Failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
 // can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why.
-// errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them. storage.ErrPremise
-// becomes a failure, which judged drops before it begins again.
+// ErrChanged, storage.ErrReplaced and ErrJudged stay, too: Current and Judged handle them. storage.ErrPremise
+// becomes a failure, which Judged drops before it begins again.
 func (e *Endpoint) Failed(about Subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError

@@ -16,7 +16,7 @@ type typed struct {
 	Zero     any // a struct of the type, for the patch strategies in its tags
 	surveyed sync.Once
 	survey   survey // see holding
-	// emptyStatus returns the status of an empty value as a tree, which is shared, and whether it's written.
+	// EmptyStatus returns the status of an empty value as a tree, which is shared, and whether it's written.
 	EmptyStatus func() (tree any, written bool)
 }
 

@@ -62,12 +62,12 @@ func managerOf(kind runtimeschema.GroupVersionKind, subresource string, empty an
 		tree, _ := jsontree.OfValue(empty) // which JSON can say
 		return tree
 	}
-	return managed.New(kind, subresource, managed.NewGoTypes(zero, func() (map[string]*spec.Schema, bool, error) {
+	return managed.New(kind, subresource, managed.NewGoTypes(zero, func() (map[string]*spec.Schema, error) {
 		root, of, err := gotype.Merging(reflect.TypeOf(empty).Elem())
 		if err == nil {
 			managed.SetKind(of[root], kind)
 		}
-		return of, false, err
+		return of, err
 	}), nil, nil)
 }
 
@@ -77,16 +77,16 @@ func (e *Endpoint) newTypes() *managed.Types {
 	if e.Typed != nil {
 		return managed.NewGoTypes(e.ZeroTree, e.goTypes)
 	}
-	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
+	return managed.NewTypes(func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		for _, v := range e.Res.Versions {
 			s, err := v.Schema.Structural()
 			if err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			managed.Define(definitions, v.GVK(), s.ToKubeOpenAPI())
 		}
-		return definitions, false, nil
+		return definitions, nil
 	})
 }
 
@@ -96,7 +96,7 @@ func (e *Endpoint) ZeroTree(apiVersion string) map[string]any {
 }
 
 // goTypes describes a Go type in the versions of its group. Who wrote an event in the other group is forgotten, as by kube-apiserver.
-func (e *Endpoint) goTypes() (map[string]*spec.Schema, bool, error) {
+func (e *Endpoint) goTypes() (map[string]*spec.Schema, error) {
 	definitions := map[string]*spec.Schema{}
 	for _, v := range e.Res.Versions {
 		if v.Group != e.Group {
@@ -104,12 +104,12 @@ func (e *Endpoint) goTypes() (map[string]*spec.Schema, bool, error) {
 		}
 		root, of, err := gotype.Merging(reflect.TypeOf(v.Typed.Zero))
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		managed.SetKind(of[root], v.GVK())
 		maps.Copy(definitions, of)
 	}
-	return definitions, false, nil
+	return definitions, nil
 }
 
 // Path returns what the URLs of the resource name.

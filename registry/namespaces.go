@@ -18,6 +18,9 @@ import (
 // undeletable are the namespaces that can't be deleted, as in kube-apiserver.
 var undeletable = []string{"default", "kube-system", "kube-public"}
 
+// NameAlias is the old label of metadata.name, which Namespace has among its fields.
+const NameAlias = "name"
+
 // namespaces is the Namespace resource. Creates ask it for the namespace's condition. Package controllers empties deleted
 // namespaces.
 type namespaces struct {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -28,36 +27,26 @@ func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
 	if !grouped {
 		group, version = "", apiVersion
 	}
-	i, found := slices.BinarySearchFunc(c.Groups, group, func(g Group, name string) int { return strings.Compare(g.Name, name) })
-	if !found {
-		return nil
-	}
-	for _, v := range c.Groups[i].Versions {
-		if v.Name != version {
-			continue
-		}
-		for _, e := range v.Resources {
-			if e.Kind == kind && !e.Res.Answered {
-				return e
-			}
-		}
-	}
-	return nil
+	return c.find(group, kind, func(v string) bool { return v == version })
 }
 
 // GroupKind returns a served endpoint that has a kind of a group, in whichever version: the one that the group prefers of
 // those that have it. It's nil if there is none. The version that an owner reference names says nothing about who the owner
 // is, and nobody rewrites it when a definition no longer serves that version.
 func (c *Catalog) GroupKind(group, kind string) *Endpoint {
+	return c.find(group, kind, func(string) bool { return true })
+}
+
+// find returns the endpoint of a kind of stored objects in the first of a group's versions that will do; nil if there is none.
+func (c *Catalog) find(group, kind string, do func(version string) bool) *Endpoint {
 	i, found := slices.BinarySearchFunc(c.Groups, group, func(g Group, name string) int { return strings.Compare(g.Name, name) })
 	if !found {
 		return nil
 	}
 	for _, v := range c.Groups[i].Versions {
-		for _, e := range v.Resources {
-			if e.Kind == kind && !e.Res.Answered {
-				return e
-			}
+		at := slices.IndexFunc(v.Resources, func(e *Endpoint) bool { return e.Kind == kind && !e.Res.Answered })
+		if at >= 0 && do(v.Name) {
+			return v.Resources[at]
 		}
 	}
 	return nil
@@ -95,6 +84,10 @@ func (e *Endpoint) Cache() *cacher.Resource { return e.Res.Cache }
 // Prefix returns the prefix of the keys of the endpoint's resource.
 func (e *Endpoint) Prefix() storage.Prefix { return e.Res.Prefix }
 
+// Equivalents returns the served endpoints of the same objects, the endpoint itself included. The caller mustn't change the
+// slice.
+func (e *Endpoint) Equivalents() []*Endpoint { return e.Res.endpoints }
+
 // Door is all that package controllers sees of a Registry. A controller acts on events, and mustn't know anything older than
 // the event it acts on. So a Door has no Catalog, which may be older than the caches: it has Served, which isn't.
 type Door struct{ registry *Registry }
@@ -124,16 +117,6 @@ func (d Door) Read(ctx context.Context, key string) (*kube.Object, error) {
 
 // ownManager is what Options.Manager defaults to.
 const ownManager = "apiserver-lite"
-
-// What admission needs of a resource besides the objects of one request: the same objects in other versions, their scale,
-// and their namespace.
-
-// Endpoint returns what is served at a path; nil if nothing is.
-func (c *Catalog) Endpoint(of runtimeschema.GroupVersionResource) *Endpoint { return c.Endpoints[of] }
-
-// Equivalents returns the served endpoints of the same objects, the endpoint itself included. The caller mustn't change the
-// slice.
-func (e *Endpoint) Equivalents() []*Endpoint { return e.Res.endpoints }
 
 // Namespace returns a namespace as the cache has it, or etcd if the cache has none. It's the caller's. Errors are
 // Status errors: 404 if there is none, 500 if it can't be read, 503 from storage, 504 if ctx ends. Others are

@@ -15,7 +15,7 @@ import (
 // definition, and is in the form that its schema gives: it can be read by copying. Older objects are converted when
 // they're first read (see kube.Conversion).
 
-// ErrChanged means that the definition has changed since the endpoint was looked up. No client sees it: current handles it.
+// ErrChanged means that the definition has changed since the endpoint was looked up. No client sees it: Current handles it.
 var ErrChanged = errors.New("the definition has changed")
 
 // Current runs a verb. If the definition changes meanwhile, or everything is reset, it runs the verb again on the endpoint

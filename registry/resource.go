@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -176,7 +177,7 @@ func (r *Resource) indexFields() {
 	r.Cache.SetFields(slices.Compact(fields))
 }
 
-// Begin and written are the brackets of a write; they do nothing for most resources.
+// Begin and Written are the brackets of a write; they do nothing for most resources.
 func (r *Resource) Begin(ctx context.Context) (func(), error) {
 	if t := r.Storage.Typed; t != nil && t.Guard.begin != nil {
 		return t.Guard.begin(ctx)
@@ -199,4 +200,20 @@ func (r *Resource) Written(ctx context.Context, rev storage.Revision) error {
 // Read reads an object from etcd, past the cache. It's nil when there is none.
 func (r *Resource) Read(ctx context.Context, key string) (*kube.Object, error) {
 	return r.Registry.Read(ctx, key)
+}
+
+// PatchTypes returns the media types of the patches that the endpoint takes. The slice is the caller's.
+func (e *Endpoint) PatchTypes() []types.PatchType {
+	all := []types.PatchType{types.JSONPatchType, types.MergePatchType}
+	if e.Typed != nil {
+		all = append(all, types.StrategicMergePatchType)
+	}
+	return append(all, types.ApplyYAMLPatchType)
+}
+
+// ModelName is "com.example.v1.Widget" for the kind Widget of example.com/v1.
+func ModelName(group, version, kind string) string {
+	labels := strings.Split(group, ".")
+	slices.Reverse(labels)
+	return strings.Join(append(labels, version, kind), ".")
 }

@@ -32,7 +32,7 @@ func (r *Registry) resolve(ctx context.Context, s hookclient.Service) (string, e
 	if e == nil {
 		return "", errors.New("this server has no services that it could call; use url")
 	}
-	if err := e.Await(ctx); err != nil {
+	if err := e.Freshen(ctx); err != nil {
 		return "", err
 	}
 	service := &corev1.Service{}

@@ -3,8 +3,13 @@ package registry
 import (
 	"maps"
 	"slices"
+	"strings"
+	"time"
+	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -121,4 +126,38 @@ func KeepTTL(m, old *metav1.ObjectMeta) {
 		annotations[kube.TTLAnnotation] = before
 	}
 	m.Annotations = annotations
+}
+
+// OfCollector tells whether a finalizer asks the garbage collector to act.
+func OfCollector(finalizer string) bool {
+	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
+}
+
+// PolicyOf returns the policy that a deletion's options name; "" for none.
+func PolicyOf(o *metav1.DeleteOptions) metav1.DeletionPropagation {
+	//lint:ignore SA1019 it's deprecated, and still sent
+	switch orphan := o.OrphanDependents; {
+	case orphan != nil && *orphan:
+		return metav1.DeletePropagationOrphan
+	case orphan != nil:
+		return metav1.DeletePropagationBackground
+	case o.PropagationPolicy != nil:
+		return *o.PropagationPolicy
+	}
+	return ""
+}
+
+// Now is the time as it's written in metadata: UTC, whole seconds.
+func Now() metav1.Time { return metav1.Time{Time: time.Now().UTC().Truncate(time.Second)} }
+
+// NeverInPaths tells whether a character is in no segment of a path, however it's escaped, because a proxy on the way could take
+// it for more than a part of the segment. So it's in no name of an object, either.
+func NeverInPaths(r rune) bool { return strings.ContainsRune(`/\;%`, r) || unicode.IsControl(r) }
+
+// QualifiedFinalizer refuses a finalizer that is neither Kubernetes' own nor has a domain.
+func QualifiedFinalizer(name string, at *field.Path) field.ErrorList {
+	if strings.Contains(name, "/") || name == string(corev1.FinalizerKubernetes) || OfCollector(name) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified")}
 }

@@ -85,7 +85,7 @@ func ownTop(tree map[string]any) map[string]any {
 	return tree
 }
 
-// fits decodes a document that has nothing to complain of, which takes a third of decodeTyped's time. What it says false of may be one, too:
+// fits decodes a document that has nothing to complain of, which takes a third of DecodeTyped's time. What it says false of may be one, too:
 // types with JSON as text, which keep the document's, and documents in which plain characters are escaped, as which quantities are
 // refused.
 func (t *typed) fits(doc *object.Document, obj Typed) bool {

@@ -33,7 +33,7 @@ type merger func(obj *unstructured.Unstructured, configuration map[string]any) (
 
 // patched returns an object at a place as a patcher makes it, with its defaults; nil if nothing is changed.
 func (c *changes) patched(at match.Place, obj *unstructured.Unstructured, m mutation, v ref.Val) (*unstructured.Unstructured, error) {
-	e := c.config.Registry.Catalog().Endpoint(at.Resource)
+	e := c.config.Registry.Catalog().Endpoints[at.Resource]
 	if e == nil {
 		return nil, fmt.Errorf("resource kind %s not found", at.Kind)
 	}
@@ -48,7 +48,7 @@ func (c *changes) patched(at match.Place, obj *unstructured.Unstructured, m muta
 }
 
 // scaleTypes merge a Scale: it has no lists.
-var scaleTypes = managed.NewTypes(func() (map[string]*spec.Schema, bool, error) { return nil, false, nil })
+var scaleTypes = managed.NewTypes(func() (map[string]*spec.Schema, error) { return nil, nil })
 
 func mergeScale(obj *unstructured.Unstructured, configuration map[string]any) (*unstructured.Unstructured, error) {
 	merged, err := scaleTypes.Merge(obj.Object, configuration)

@@ -2,13 +2,12 @@ package form
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -98,25 +97,10 @@ func endsState(o *kube.Object) bool {
 	return o.Name() == "" && bytes.Contains(o.Raw(), []byte(metav1.InitialEventsAnnotationKey))
 }
 
-// needsEscape tells whether encoding/json may write a character in another way.
-func needsEscape(c rune) bool {
-	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
-}
-
+// appendCell appends the value of a cell. What is no value of JSON is null.
 func appendCell(dst []byte, value any) []byte {
-	switch v := value.(type) {
-	case nil:
-		return append(dst, "null"...)
-	case int64:
-		return strconv.AppendInt(dst, v, 10)
-	case string:
-		if !strings.ContainsFunc(v, needsEscape) {
-			return append(append(append(dst, '"'), v...), '"')
-		}
+	if with, err := jsontree.Append(dst, value); err == nil {
+		return with
 	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		text = []byte("null") // no JSON value fails
-	}
-	return append(dst, text...)
+	return append(dst, "null"...)
 }

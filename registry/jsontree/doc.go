@@ -7,5 +7,5 @@
 // string with escapes, a type that isn't JSON's) is theirs to handle, and to complain of.
 //
 // The package starts no goroutine. It nests as deep as maxDepth. Of the buffers that it keeps, none has more than
-// maxPooledNames names. What it learns of a Go type it keeps for the life of the process (writers).
+// maxPooledMembers names. What it learns of a Go type it keeps for the life of the process (writers).
 package jsontree

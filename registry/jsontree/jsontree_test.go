@@ -68,7 +68,7 @@ func FuzzTree(f *testing.F) {
 			t.Fatalf("encoded %s, %v, want %s, %v", text, err, wantText, wantErr)
 		}
 		wantCopy, _, wantErr := Decode(text)
-		if same, err := Copy(got); !reflect.DeepEqual(same, wantCopy) || err != wantErr {
+		if same, err := Plain(got); !reflect.DeepEqual(same, wantCopy) || err != wantErr {
 			t.Fatalf("copied %#v, %v, want %#v, %v", same, err, wantCopy, wantErr)
 		}
 	})
@@ -134,8 +134,8 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestCopy: what a program may put into a tree becomes what its JSON says.
-func TestCopy(t *testing.T) {
+// TestPlain: what a program may put into a tree becomes what its JSON says.
+func TestPlain(t *testing.T) {
 	list := []any{"a", map[string]any{"b": int64(1)}}
 	given := map[string]any{
 		"int": 1, "float": 2.0, "half": 0.5, "text": "a\xff", "a\xff": true, "list": list, "none": map[string]any(nil), "bytes": []byte("x"), "strings": []string{"a"},
@@ -143,7 +143,7 @@ func TestCopy(t *testing.T) {
 	want := map[string]any{
 		"int": int64(1), "float": int64(2), "half": 0.5, "text": "a\ufffd", "a\ufffd": true, "list": []any{"a", map[string]any{"b": int64(1)}}, "none": nil, "bytes": "eA==", "strings": []any{"a"},
 	}
-	got, err := Copy(given)
+	got, err := Plain(given)
 	if !reflect.DeepEqual(got, want) || err != nil {
 		t.Errorf("got %#v, %v, want %#v", got, err, want)
 	}
@@ -156,7 +156,7 @@ func TestCopy(t *testing.T) {
 		deep = []any{deep}
 	}
 	for _, bad := range []any{math.NaN(), func() {}, deep} {
-		if got, err := Copy(map[string]any{"a": bad}); err == nil {
+		if got, err := Plain(map[string]any{"a": bad}); err == nil {
 			t.Errorf("%T is copied as %v", bad, got)
 		}
 	}

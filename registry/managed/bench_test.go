@@ -39,10 +39,10 @@ func nested() (schema, text string) {
 
 func BenchmarkManager(b *testing.B) {
 	nestedSchema, nestedText := nested()
-	nestedTypes := managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
+	nestedTypes := managed.NewTypes(func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(b, nestedSchema))
-		return definitions, false, nil
+		return definitions, nil
 	})
 	for _, c := range []struct {
 		name, text, change string

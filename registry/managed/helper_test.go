@@ -98,11 +98,11 @@ func things(t testing.TB) *managed.Types {
 	definitions := map[string]*spec.Schema{}
 	managed.Define(definitions, gvk, parseSchema(t, thing))
 	managed.Define(definitions, gvkV2, parseSchema(t, thing))
-	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) { return definitions, false, nil })
+	return managed.NewTypes(func() (map[string]*spec.Schema, error) { return definitions, nil })
 }
 
 func deduced() *managed.Types {
-	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) { return nil, true, nil })
+	return managed.NewTypes(func() (map[string]*spec.Schema, error) { return nil, nil })
 }
 
 func tree(t testing.TB, text string) map[string]any {

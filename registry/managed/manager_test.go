@@ -665,11 +665,11 @@ func TestManyUpdaters(t *testing.T) {
 
 // TestVersions shows conversion: size in v1 is length in v2.
 func TestVersions(t *testing.T) {
-	types := managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
+	types := managed.NewTypes(func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(t, "{type: object, properties: {size: {type: integer}, color: {type: string}}}"))
 		managed.Define(definitions, gvkV2, parseSchema(t, "{type: object, properties: {length: {type: integer}, color: {type: string}}}"))
-		return definitions, false, nil
+		return definitions, nil
 	})
 	convert := func(obj map[string]any, apiVersion string) (map[string]any, error) {
 		obj = maps.Clone(obj)
@@ -708,10 +708,10 @@ func TestVersions(t *testing.T) {
 // TestLostVersion shows what an entry of a version that is gone does: it ends applies to a custom resource, as in
 // kube-apiserver, and other writes leave the record as it was. That of a Go type is forgotten.
 func TestLostVersion(t *testing.T) {
-	build := func() (map[string]*spec.Schema, bool, error) {
+	build := func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(t, thing))
-		return definitions, false, nil
+		return definitions, nil
 	}
 	record := []string{"alice Apply v1: .spec.size", "bob Update v2: .spec.color"}
 	for name, test := range map[string]struct {
@@ -740,10 +740,10 @@ func TestLostVersion(t *testing.T) {
 func TestAnotherTypes(t *testing.T) {
 	s := newStage(t, things(t))
 	s.run(step{do: "apply alice", body: "spec: {limits: {a: x}}"})
-	types := managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
+	types := managed.NewTypes(func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(t, strings.Replace(thing, "additionalProperties:", "x-kubernetes-map-type: atomic\n        additionalProperties:", 1)))
-		return definitions, false, nil
+		return definitions, nil
 	})
 	s.managers[""] = managed.New(gvk, "", types, nil, nil)
 	s.run(step{do: "apply bob", body: "spec: {limits: {b: x}}", err: `conflict with "alice": .spec.limits`},
@@ -802,9 +802,9 @@ func TestFailingTypes(t *testing.T) {
 	s.run(step{do: "apply alice", body: "spec: {size: 1}"})
 	want := s.owners()
 	calls := 0
-	broken := managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
+	broken := managed.NewTypes(func() (map[string]*spec.Schema, error) {
 		calls++
-		return nil, false, fmt.Errorf("no schema today")
+		return nil, fmt.Errorf("no schema today")
 	})
 	s.managers[""] = managed.New(gvk, "", broken, nil, nil)
 	s.run(step{do: "update bob", body: "spec: {size: 2}"}, step{do: "apply bob", body: "spec: {size: 2}", err: "no schema today"})

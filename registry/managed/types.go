@@ -22,7 +22,7 @@ import (
 // lists and maps are one value. The kind's managers share it. It's safe for concurrent use.
 type Types struct {
 	zero  func(apiVersion string) map[string]any // see NewGoTypes; nil for custom resources
-	build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)
+	build func() (definitions map[string]*spec.Schema, err error)
 
 	once        sync.Once
 	converter   managedfields.TypeConverter
@@ -39,8 +39,8 @@ type Types struct {
 // (Define makes those of a custom resource). References between them end in a name. A definition that is
 // referred to and missing is an error of each merge that meets it, except those of metadata, which are added.
 // Without definitions types are deduced from the values: maps are merged, lists are single values.
-// preserveUnknown allows fields that no schema declares, in all of them; a schema can allow it for itself.
-func NewTypes(build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)) *Types {
+// Fields that no schema declares are errors, where it doesn't allow them for itself.
+func NewTypes(build func() (definitions map[string]*spec.Schema, err error)) *Types {
 	return &Types{build: build}
 }
 
@@ -48,7 +48,7 @@ func NewTypes(build func() (definitions map[string]*spec.Schema, preserveUnknown
 // versions, as a new tree. A new object is compared with it: what a Go type always writes, such as a struct without omitempty, is
 // nobody's unless there's something in it. An entry of a version that there's no more is dropped, as kube-apiserver does; that
 // of a custom resource is an error.
-func NewGoTypes(zero func(apiVersion string) map[string]any, build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)) *Types {
+func NewGoTypes(zero func(apiVersion string) map[string]any, build func() (definitions map[string]*spec.Schema, err error)) *Types {
 	return &Types{zero: zero, build: build}
 }
 
@@ -65,7 +65,7 @@ func (t *Types) empty(gvk schema.GroupVersionKind) map[string]any {
 // load builds the types at its first call.
 func (t *Types) load() error {
 	t.once.Do(func() {
-		definitions, preserveUnknown, err := t.build()
+		definitions, err := t.build()
 		if err != nil {
 			t.err = err
 			return
@@ -84,7 +84,7 @@ func (t *Types) load() error {
 			all[name] = s
 			t.apiVersions = append(t.apiVersions, apiVersionsOf(s)...)
 		}
-		t.converter, t.err = managedfields.NewTypeConverter(all, preserveUnknown)
+		t.converter, t.err = managedfields.NewTypeConverter(all, false)
 	})
 	return t.err
 }

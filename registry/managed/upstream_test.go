@@ -105,10 +105,10 @@ func goShape(field reflect.StructField) string {
 
 // TestAgainstKubernetes does the same random writes with a Manager and with apimachinery's own test manager.
 func TestAgainstKubernetes(t *testing.T) {
-	goTypes := managed.NewGoTypes(func(string) map[string]any { return map[string]any{} }, func() (map[string]*spec.Schema, bool, error) {
+	goTypes := managed.NewGoTypes(func(string) map[string]any { return map[string]any{} }, func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(t, thing))
-		return definitions, false, nil
+		return definitions, nil
 	})
 	for name, types := range map[string]*managed.Types{"custom resource": things(t), "Go type": goTypes} {
 		t.Run(name, func(t *testing.T) { againstKubernetes(t, types) })
@@ -217,11 +217,11 @@ func randomSpec(random *rand.Rand) string {
 
 // TestWhole: an object is looked at whole where it may not fit its types, and where it has to be converted.
 func TestWhole(t *testing.T) {
-	define := func() (map[string]*spec.Schema, bool, error) {
+	define := func() (map[string]*spec.Schema, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(t, thing))
 		managed.Define(definitions, gvkV2, parseSchema(t, thing))
-		return definitions, false, nil
+		return definitions, nil
 	}
 	const entry = "metadata: {name: a, managedFields: [{manager: other, operation: Update, apiVersion: VERSION, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:size': {}}}}]}\n"
 	update := func(types *managed.Types, version, size string, convert func(map[string]any, string) (map[string]any, error)) []string {

@@ -120,7 +120,7 @@ func (e Reader) Current(ctx context.Context, namespace, name string) (*metav1.Ob
 	return &o.Meta, nil
 }
 
-// OwnKey is key for what no client has asked. A key that no object can have isn't found.
+// OwnKey is Key for what no client has asked. A key that no object can have isn't found.
 func (e Reader) OwnKey(namespace, name string) (string, error) {
 	if (namespace != "") != e.Namespaced {
 		return "", fmt.Errorf("%s %q in namespace %q: %w", e.Plural, name, namespace, storage.ErrNotFound)

@@ -6,8 +6,7 @@
 // outlives the call that started it, and no lock is held but those of package registry and of the cacher. What a page converts at once is
 // bounded (ConversionBatch).
 //
-// Begin with get.go, list.go (page.go), and watch.go. options.go reads the parameters, equivalent.go and trees.go have what admission sees, openapi.go
-// what is published, plain.go shows protobuf as JSON to those who note requests, and unstored.go kinds of which nothing is stored.
+// Begin with [Reader.Get], [Reader.List] and [Reader.Watch].
 package reads
 
 import "github.com/apiserver-lite/apiserver-lite/registry"

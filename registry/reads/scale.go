@@ -23,8 +23,8 @@ import (
 // ScalePath splits a path such as ".spec.replicas".
 func ScalePath(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// ReadScale returns an object's Scale. found tells whether the object has a number of replicas.
-func (e Reader) ReadScale(o *object.Object, rev string) (s *autoscalingv1.Scale, found bool, err error) {
+// ReadScale returns the Scale of an object that has its resourceVersion. found tells whether the object has a number of replicas.
+func (e Reader) ReadScale(o *object.Object) (s *autoscalingv1.Scale, found bool, err error) {
 	want, found, err := unstructured.NestedInt64(o.Content, ScalePath(e.Scale.SpecReplicasPath)...)
 	if err != nil {
 		return nil, false, registry.BadRequest("%s", err)
@@ -36,7 +36,7 @@ func (e Reader) ReadScale(o *object.Object, rev string) (s *autoscalingv1.Scale,
 	s = &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: o.Meta.Name, Namespace: o.Meta.Namespace, UID: o.Meta.UID, ResourceVersion: rev, CreationTimestamp: o.Meta.CreationTimestamp,
+			Name: o.Meta.Name, Namespace: o.Meta.Namespace, UID: o.Meta.UID, ResourceVersion: o.Meta.ResourceVersion, CreationTimestamp: o.Meta.CreationTimestamp,
 		},
 		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(want)},
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
@@ -60,7 +60,7 @@ func (e Reader) ShowScale(ctx context.Context, shown *form.Shown, stored *kube.O
 	if err != nil {
 		return nil, err
 	}
-	s, found, err := e.ReadScale(o, stored.Revision.String())
+	s, found, err := e.ReadScale(o)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (e Reader) ScaleView(o *object.Object) *managed.ScaleView {
 
 // ScaleTree returns an object's Scale with its managedFields.
 func (e Reader) ScaleTree(view *managed.ScaleView, o *object.Object) (map[string]any, error) {
-	s, _, err := e.ReadScale(o, o.Meta.ResourceVersion)
+	s, _, err := e.ReadScale(o)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func inStream(err error) error {
 // or the server's own failures. Those about the version are of type StreamError; one of 410 means that the client has to
 // list anew.
 func (e Reader) Watch(ctx context.Context, r *registry.Request) (*cacher.Cursor, watchstream.Options, error) {
-	for { // as steady does
+	for { // as registry.Steady does
 		resets, served, err := e.Res.Registry.BetweenResets(ctx, e.Endpoint)
 		if err != nil {
 			return nil, watchstream.Options{}, err
@@ -86,7 +86,7 @@ func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 		return nil, watchstream.Options{}, inStream(e.Failed(registry.Subject{Watched: true, Revision: opts.revision}, err))
 	}
 	// A definition that changed since the lookup has ended its watches already: this one would stay.
-	if now := e.Res.Registry.Catalog().Endpoint(e.Path()); now == nil || now.View != e.View {
+	if now := e.Res.Registry.Catalog().Endpoints[e.Path()]; now == nil || now.View != e.View {
 		cursor.Close()
 		if now == nil {
 			return nil, watchstream.Options{}, registry.NotServed()

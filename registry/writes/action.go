@@ -243,7 +243,6 @@ func (a acted) Get(ctx context.Context) (registry.Typed, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Meta.ResourceVersion = stored.Revision.String()
 	return a.Typed.FromObject(o)
 }
 
@@ -257,7 +256,6 @@ func (a acted) Change(ctx context.Context, change func(obj registry.Typed) error
 		if err != nil {
 			return outcome{}, err
 		}
-		prev.Meta.ResourceVersion = old.Revision.String()
 		obj, err := w.Typed.FromObject(prev)
 		if err != nil {
 			return outcome{}, err
@@ -308,7 +306,7 @@ func (a acted) Cached(ctx context.Context, apiVersion, kind string) (*registry.E
 	if e == nil || e.Typed == nil {
 		return nil, nil, nil
 	}
-	if err := e.Await(ctx); err != nil {
+	if err := e.Freshen(ctx); err != nil {
 		return nil, nil, err
 	}
 	prefix, err := e.Res.Prefix.Namespace(a.Namespace)

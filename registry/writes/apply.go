@@ -87,7 +87,6 @@ func (w *write) applyTo(ctx context.Context, old *kube.Object, wanted map[string
 	if err != nil {
 		return outcome{}, err
 	}
-	prev.Meta.ResourceVersion = old.Revision.String()
 	live, err := prev.Tree(w.APIVersion(), w.Kind)
 	if err != nil {
 		return outcome{}, err
@@ -220,9 +219,7 @@ func (w *write) applyScaleTo(ctx context.Context, old *kube.Object, wanted *scal
 	if err != nil {
 		return outcome{}, err
 	}
-	version := old.Revision.String()
-	prev.Meta.ResourceVersion = version
-	now, found, err := w.ReadScale(prev, version)
+	now, found, err := w.ReadScale(prev)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -242,7 +239,7 @@ func (w *write) applyScaleTo(ctx context.Context, old *kube.Object, wanted *scal
 		return outcome{}, err
 	}
 	if in.Meta.ResourceVersion == "" {
-		in.Meta.ResourceVersion = version
+		in.Meta.ResourceVersion = prev.Meta.ResourceVersion
 	}
 	in.Managed = list
 	if err := w.checkUID(in, prev); err != nil {

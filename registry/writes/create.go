@@ -317,7 +317,7 @@ func (w *write) readConditions(ctx context.Context) ([]storage.Condition, error)
 	return conds, nil
 }
 
-// readDefinition reads the endpoint's definition from etcd. The error is errChanged if the definition says something else
+// readDefinition reads the endpoint's definition from etcd. The error is ErrChanged if the definition says something else
 // than when the endpoint was made.
 func (e Writer) readDefinition(ctx context.Context) (*kube.Object, error) {
 	def, err := e.Res.Read(ctx, e.Res.Condition.Key)

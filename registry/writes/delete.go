@@ -352,7 +352,6 @@ func (d *deletion) admitDeletion(ctx context.Context, old *kube.Object) error {
 	if err != nil {
 		return err
 	}
-	o.Meta.ResourceVersion = old.Revision.String()
 	if err := d.admit(ctx, nil, o); err != nil {
 		return err
 	}

@@ -130,14 +130,10 @@ func (e Writer) Report(ctx context.Context, namespace, name string, uid types.UI
 			object.Map(wanted["metadata"])["namespace"] = namespace
 		}
 		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.Load(ctx, old)
+			prev, err := w.loadOwn(ctx, old, uid)
 			if err != nil {
 				return outcome{}, err
 			}
-			if prev.Meta.UID != uid {
-				return outcome{}, fmt.Errorf("report on %q: another uid: %w", old.Key, storage.ErrNotFound)
-			}
-			prev.Meta.ResourceVersion = old.Revision.String()
 			live, err := prev.Tree(w.APIVersion(), w.Kind)
 			if err != nil {
 				return outcome{}, err
@@ -168,14 +164,15 @@ func (e Writer) Report(ctx context.Context, namespace, name string, uid types.UI
 func (e Writer) Amend(ctx context.Context, namespace, name string, uid types.UID, change func(m *metav1.ObjectMeta) error) (storage.Revision, error) {
 	return e.ownWrite(ctx, namespace, name, func(w *write) func(*kube.Object) (outcome, error) {
 		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.Load(ctx, old)
+			prev, err := w.loadOwn(ctx, old, uid)
 			if err != nil {
 				return outcome{}, err
 			}
-			if prev.Meta.UID != uid {
-				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
+			next := prev.Clone()
+			if err := change(&next.Meta); err != nil {
+				return outcome{}, err
 			}
-			return w.amend(ctx, prev, old.Revision, change)
+			return w.unchecked(ctx, next, prev) // also if it has become invalid: that mustn't keep its owners from going
 		}
 	})
 }
@@ -200,12 +197,9 @@ func AmendManaged[T any, P registry.Pointer[T]](ctx context.Context, e *registry
 	return Of(e).ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*kube.Object) (outcome, error) {
 		w.manager, w.Subresource = cmp.Or(m.Manager, w.manager), m.Subresource
 		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.Load(ctx, old)
+			prev, err := w.loadOwn(ctx, old, m.UID)
 			if err != nil {
 				return outcome{}, err
-			}
-			if prev.Meta.UID != m.UID {
-				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
 			}
 			next := prev.Clone()
 			if err := registry.Through[T, P](next, change); err != nil {
@@ -217,15 +211,13 @@ func AmendManaged[T any, P registry.Pointer[T]](ctx context.Context, e *registry
 	})
 }
 
-// amend is the outcome of a change of metadata. It isn't validated: an object that has become invalid mustn't keep its
-// owners from going.
-func (w *write) amend(ctx context.Context, prev *object.Object, at storage.Revision, change func(m *metav1.ObjectMeta) error) (outcome, error) {
-	prev.Meta.ResourceVersion = at.String()
-	next := prev.Clone()
-	if err := change(&next.Meta); err != nil {
-		return outcome{}, err
+// loadOwn loads the object that the server itself changes, if it's that of the uid.
+func (w *write) loadOwn(ctx context.Context, old *kube.Object, uid types.UID) (*object.Object, error) {
+	prev, err := w.Load(ctx, old)
+	if err == nil && prev.Meta.UID != uid {
+		err = fmt.Errorf("write %q: another uid: %w", old.Key, storage.ErrNotFound)
 	}
-	return w.unchecked(ctx, next, prev)
+	return prev, err
 }
 
 // unchecked is the outcome that puts next in the place of prev on the server's own account, without admission and

@@ -54,7 +54,7 @@ func (w *write) changeScale(ctx context.Context, revise applier) (registry.Resul
 		if err != nil {
 			return outcome{}, err
 		}
-		now, found, err := w.ReadScale(prev, old.Revision.String())
+		now, found, err := w.ReadScale(prev)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -81,7 +81,7 @@ func (w *write) changeScale(ctx context.Context, revise applier) (registry.Resul
 			return outcome{}, err
 		}
 		if in.Meta.ResourceVersion == "" {
-			in.Meta.ResourceVersion = old.Revision.String()
+			in.Meta.ResourceVersion = prev.Meta.ResourceVersion
 		}
 		return w.nextFrom(ctx, old, in)
 	})

@@ -125,7 +125,6 @@ func (w *write) nextFrom(ctx context.Context, old *kube.Object, in *object.Objec
 	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err
 	}
-	prev.Meta.ResourceVersion = old.Revision.String()
 	next, sent := in.Clone(), in
 	if part := w.Part(w.Subresource); part != nil && !part.OwnsAll { // which takes nothing else
 		sent = w.selectPart(in.Clone(), prev)

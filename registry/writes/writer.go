@@ -9,14 +9,11 @@
 // transaction compares the revision. A refusal or "unchanged" is only given after the key was read from etcd (see
 // compareAndSwap). Writes of one key wait for each other (registry's writers).
 //
-// Writes are values of type write: write.go is their engine, stages.go has what becomes of an object between the hooks and the store, and create.go,
-// update.go, patch.go, apply.go, scale.go, delete.go and deletecollection.go are the verbs on the engine. body.go, protobuf.go and meta.go
-// have the rules for what a client sends, admission.go those of the hooks, managers.go those of managedFields, ttl.go those of objects that expire.
-// action.go answers what is asked of objects by POST. own.go has what controllers write, home.go makes namespaces, and definitionwrites.go
-// changes definitions.
+// A write is a value of type write, whose engine is write.go. stages.go has what becomes of an object between the hooks and the store. Each verb is
+// a file on the engine, and so is what controllers write (own.go).
 //
 // A client's DeleteCollection uses at most DeletersAtOnce goroutines and waits for them; nothing else outlives the call that started it. Locks
-// are those of package registry. Here are bounded: values of a body (maxTreeValues, maxPodValues), patches (maxPatchOperations,
+// are those of package registry. Here are bounded: values of a body (registry.MaxTreeValues, registry.MaxPodValues), patches (maxPatchOperations,
 // maxPatchCopyBytes, maxPatchWork, maxPatchMoves, maxMergeWork), and deletions at once (DeletersAtOnce). The deletion of a collection keeps the
 // objects of the collection until its end: they're the cacher's, and its answer lists them.
 package writes

@@ -16,11 +16,11 @@
 // # Flow
 //
 // Open locks the directory, has package check mend etcd's files and remove the seal, starts etcd, and has it campaign at
-// once. Then a write passes through Client to roomyKV, which asks room whether there's space, and on to etcd by
+// once. Then a write passes through Client to the layer of room, which asks whether there's space, and on to etcd by
 // function calls. A read goes to etcd directly. Close stops the keeper, then etcd, and leaves the marks and a seal.
 //
 // In a cluster the directory is a new cluster's, or that of the one it joins (openCluster), before etcd starts. Requests pass
-// clusterKV first, which answers each of them in time (answers.go), and lets writes go together where there are many
+// the layer of cluster first, which answers each of them in time (answers.go), and lets writes go together where there are many
 // (bursts.go). The port (port.go) takes joins (join.go) and hands the other members' requests to etcd. The leader promotes
 // learners (members.go).
 //

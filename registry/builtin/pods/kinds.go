@@ -1,6 +1,6 @@
 // Package pods has Pods and PodTemplates: their defaults, rules, warnings and columns, and what a POST to a subresource of a pod does.
 //
-// What package workloads has of pods are its templates: defaultPodSpec, validateTemplate, warnOfPods and withoutGated are for both. validatePodSpec
+// What package workloads has of pods are its templates: DefaultPodSpec, ValidateTemplate, WarnOfPods and WithoutGated are for both. validatePodSpec
 // is where the rules of a spec begin, of which each part has a file; updates.go has what each path may change.
 package pods
 
