@@ -60,14 +60,14 @@ type Options struct {
 
 // Client is a connection to a server; many goroutines may use it. It costs nothing while it isn't used.
 type Client struct {
-	base      string // scheme, host and path prefix, without a slash at the end
-	http      *http.Client
-	token     func(context.Context) (string, error)
-	refused   []func(sent time.Time) // those who keep a credential, and may have a newer one
-	timeout   time.Duration
-	userAgent string
-	namespace string
-	log       *slog.Logger
+	base         string // scheme, host and path prefix, without a slash at the end
+	http         *http.Client
+	token        func(context.Context) (string, error)
+	unauthorized []func(sent time.Time) // of those who keep a credential, and may get a newer one
+	timeout      time.Duration
+	userAgent    string
+	namespace    string
+	log          *slog.Logger
 
 	mu    sync.Mutex        // guards kinds
 	kinds map[string]string // by apiVersion/plural
@@ -88,7 +88,7 @@ func New(address string, o Options) (*Client, error) {
 		return nil, err
 	}
 	if o.Unauthorized != nil {
-		c.refused = append(c.refused, o.Unauthorized)
+		c.unauthorized = append(c.unauthorized, o.Unauthorized)
 	}
 	c.token = o.GetToken
 	switch {
@@ -100,7 +100,7 @@ func New(address string, o Options) (*Client, error) {
 			return nil, fmt.Errorf("token file: %w", err)
 		}
 		c.token = f.token
-		c.refused = append(c.refused, f.refused)
+		c.unauthorized = append(c.unauthorized, f.unauthorized)
 	}
 	if c.http == nil {
 		t := newTransport(o, socket)
@@ -108,7 +108,7 @@ func New(address string, o Options) (*Client, error) {
 			return nil, err
 		}
 		if t.ca != nil || t.cert != nil || t.key != nil {
-			c.refused = append(c.refused, t.refused)
+			c.unauthorized = append(c.unauthorized, t.unauthorized)
 		}
 		c.http = &http.Client{Transport: t, CheckRedirect: refuseRedirect}
 	}
@@ -129,6 +129,27 @@ func (o Options) log() *slog.Logger {
 		return slog.Default()
 	}
 	return o.Log
+}
+
+// check refuses what is given twice.
+func (o Options) check() error {
+	given := 0
+	for _, is := range []bool{o.Token != "", o.TokenFile != "", o.GetToken != nil} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return errors.New("give one of Token, TokenFile and GetToken")
+	case len(o.CA) > 0 && o.CAFile != "":
+		return errors.New("give one of CA and CAFile")
+	case len(o.Cert) > 0 && o.CertFile != "" || len(o.Key) > 0 && o.KeyFile != "":
+		return errors.New("give one of Cert and CertFile, and one of Key and KeyFile")
+	case o.GetCert != nil && (len(o.Cert) > 0 || len(o.Key) > 0 || o.CertFile != "" || o.KeyFile != ""):
+		return errors.New("give GetCert or a certificate")
+	}
+	return nil
 }
 
 // Namespace returns where the user works: the pod's namespace, the kubeconfig's, or Options.Namespace.

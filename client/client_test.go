@@ -100,9 +100,9 @@ func TestFile(t *testing.T) {
 	write("three")
 	expect("three")
 	write("four")
-	f.refused(f.read) // a request that was sent before this was read
+	f.unauthorized(f.read) // a request that was sent before this was read
 	expect("three")
-	f.refused(time.Now())
+	f.unauthorized(time.Now())
 	expect("four")
 }
 
@@ -210,14 +210,14 @@ func TestCertificatesReplaced(t *testing.T) {
 	expect("first")
 	cert, key = user(second, "second")
 	write("cert", cert)
-	c.refused[0](time.Now())
+	c.unauthorized[0](time.Now())
 	expect("first") // the new certificate doesn't fit the old key
 	write("key", key)
 	write("ca", append(first.PEM(), second.PEM()...))
 	serve(second)
 	expect("second") // over a new connection: on the old one the first is answered 401
 	write("ca", first.PEM())
-	c.refused[0](time.Now())
+	c.unauthorized[0](time.Now())
 	if got, err := get(); err == nil {
 		t.Errorf("a server of an authority that was taken away is believed, as %q", got)
 	}

@@ -60,8 +60,8 @@ func decode[T any](document []byte) (*T, head, error) {
 	return object, headOf(document), nil
 }
 
-// named is decode of an item of a list, which may lack its type: that of the list says it.
-func named[T any](document []byte, typed typeMeta) (*T, head, error) {
+// decodeItem is decode of an item of a list, which may lack its type: that of the list says it.
+func decodeItem[T any](document []byte, typed typeMeta) (*T, head, error) {
 	if typed.kind != "" && member(document, "kind") == nil {
 		document = typed.splice(document)
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,7 +12,7 @@ import (
 // Collection is a resource of the server, in all namespaces or in one, with objects of the program's type T. It's a value,
 // cheap to copy; many goroutines may use it.
 type Collection[T any] struct {
-	c          *Client
+	client     *Client
 	apiVersion string
 	plural     string
 	namespace  string
@@ -23,34 +22,34 @@ type Collection[T any] struct {
 // Resource[Namespace](c, "v1", "namespaces"). It asks the server nothing, so a resource that doesn't exist is ErrNotFound
 // later.
 func Resource[T any](c *Client, apiVersion, plural string) Collection[T] {
-	return Collection[T]{c: c, apiVersion: apiVersion, plural: plural}
+	return Collection[T]{client: c, apiVersion: apiVersion, plural: plural}
 }
 
 // In returns the part of the collection that is in a namespace; "" is all of it. Objects of a namespaced resource are read
 // and written by name in one namespace only; Create, Update and Apply take it from the object, too.
-func (r Collection[T]) In(namespace string) Collection[T] {
-	r.namespace = namespace
-	return r
+func (c Collection[T]) In(namespace string) Collection[T] {
+	c.namespace = namespace
+	return c
 }
 
 // String returns the collection for messages, such as widgets.example.com.
-func (r Collection[T]) String() string {
-	if group, _, ok := strings.Cut(r.apiVersion, "/"); ok {
-		return r.plural + "." + group
+func (c Collection[T]) String() string {
+	if group, _, ok := strings.Cut(c.apiVersion, "/"); ok {
+		return c.plural + "." + group
 	}
-	return r.plural
+	return c.plural
 }
 
 // path returns the path of the collection, or of an object in it.
-func (r Collection[T]) path(namespace, name, subresource string) string {
-	p := "/apis/" + r.apiVersion
-	if !strings.Contains(r.apiVersion, "/") {
-		p = "/api/" + r.apiVersion
+func (c Collection[T]) path(namespace, name, subresource string) string {
+	p := "/apis/" + c.apiVersion
+	if !strings.Contains(c.apiVersion, "/") {
+		p = "/api/" + c.apiVersion
 	}
 	if namespace != "" {
 		p += "/namespaces/" + url.PathEscape(namespace)
 	}
-	p += "/" + r.plural
+	p += "/" + c.plural
 	if name != "" {
 		p += "/" + url.PathEscape(name)
 	}
@@ -61,8 +60,8 @@ func (r Collection[T]) path(namespace, name, subresource string) string {
 }
 
 // Get returns the object with that name.
-func (r Collection[T]) Get(ctx context.Context, name string, options ...Option) (*T, error) {
-	document, err := r.get(ctx, name, newSettings(options))
+func (c Collection[T]) Get(ctx context.Context, name string, options ...Option) (*T, error) {
+	document, err := c.get(ctx, name, newSettings(options))
 	if err != nil {
 		return nil, err
 	}
@@ -70,55 +69,52 @@ func (r Collection[T]) Get(ctx context.Context, name string, options ...Option) 
 	return object, err
 }
 
-func (r Collection[T]) get(ctx context.Context, name string, s *settings) ([]byte, error) {
-	return r.do(ctx, s, aGet, &request{method: http.MethodGet}, name)
+func (c Collection[T]) get(ctx context.Context, name string, s *settings) ([]byte, error) {
+	return c.do(ctx, s, aGet, name, &request{method: http.MethodGet})
 }
 
-// do sends a request of a kind about an object of this collection's namespace.
-func (r Collection[T]) do(ctx context.Context, s *settings, v verb, q *request, name string) ([]byte, error) {
-	if name == "" {
-		return nil, fmt.Errorf("%s: an object without a name", r)
+// do sends a request of a kind about an object of this collection's namespace. Only a create may have no name.
+func (c Collection[T]) do(ctx context.Context, s *settings, v verb, name string, q *request) ([]byte, error) {
+	if name == "" && !v.creates {
+		return nil, fmt.Errorf("%s: an object without a name", c)
 	}
 	if err := s.check(v); err != nil {
 		return nil, err
 	}
 	q.query = s.only(v)
-	q.path = r.path(r.namespace, name, s.subresource)
-	return r.c.answer(ctx, q)
+	q.path = c.path(c.namespace, name, s.subresource)
+	return c.client.answer(ctx, q)
 }
 
 // Create creates the object and returns it as it was stored. An object whose name is empty gets one that begins with its
 // GenerateName. ErrExists is returned if the name is taken.
-func (r Collection[T]) Create(ctx context.Context, object *T, options ...Option) (*T, error) {
-	s := newSettings(options)
-	body, h, err := r.body(ctx, object)
-	if err = errors.Join(err, s.check(aCreate)); err != nil {
+func (c Collection[T]) Create(ctx context.Context, object *T, options ...Option) (*T, error) {
+	body, h, err := c.body(ctx, object)
+	if err != nil {
 		return nil, err
 	}
-	name := ""
+	s, name := newSettings(options), ""
 	if s.subresource != "" { // such as pods/NAME/binding
 		name = h.Name
 	}
-	return r.in(h).write(ctx, &request{
-		method: http.MethodPost, path: r.in(h).path(r.in(h).namespace, name, s.subresource), query: s.only(aCreate), contentType: jsonType, body: body,
-	})
+	return c.in(h).write(ctx, s, aCreate, name, &request{method: http.MethodPost, contentType: jsonType, body: body})
 }
 
 // Update replaces the object, and returns it as it was stored. ErrConflict is returned if it has another resourceVersion
 // by now; built-in kinds take an object without one, too, and replace whatever is there. Fields that T doesn't have are lost:
 // the function Update keeps them, and tries again after conflicts.
-func (r Collection[T]) Update(ctx context.Context, object *T, options ...Option) (*T, error) {
-	body, h, err := r.body(ctx, object)
+func (c Collection[T]) Update(ctx context.Context, object *T, options ...Option) (*T, error) {
+	body, h, err := c.body(ctx, object)
 	if err != nil {
 		return nil, err
 	}
 	s := newSettings(options)
-	return r.in(h).writeTo(ctx, s, aUpdate, h.Name, &request{method: http.MethodPut, contentType: jsonType, body: body})
+	return c.in(h).write(ctx, s, aUpdate, h.Name, &request{method: http.MethodPut, contentType: jsonType, body: body})
 }
 
 // UpdateStatus replaces the object's status, and nothing else of it.
-func (r Collection[T]) UpdateStatus(ctx context.Context, object *T, options ...Option) (*T, error) {
-	return r.Update(ctx, object, append(options[:len(options):len(options)], Subresource("status"))...)
+func (c Collection[T]) UpdateStatus(ctx context.Context, object *T, options ...Option) (*T, error) {
+	return c.Update(ctx, object, append(options[:len(options):len(options)], Subresource("status"))...)
 }
 
 // Patch is a change of an object: made by Merge, JSONPatch or StrategicMerge.
@@ -139,44 +135,44 @@ func StrategicMerge(document any) Patch {
 }
 
 // Patch changes the object with that name, and returns it as it was stored.
-func (r Collection[T]) Patch(ctx context.Context, name string, patch Patch, options ...Option) (*T, error) {
+func (c Collection[T]) Patch(ctx context.Context, name string, patch Patch, options ...Option) (*T, error) {
 	body, err := encode(patch.document)
 	if err != nil {
 		return nil, err
 	}
 	s := newSettings(options)
-	return r.writeTo(ctx, s, aPatch, name, &request{method: http.MethodPatch, contentType: patch.contentType, body: body})
+	return c.write(ctx, s, aPatch, name, &request{method: http.MethodPatch, contentType: patch.contentType, body: body})
 }
 
 // Apply makes the fields that the object has be as they are in it, creating the object if need be, and removes those that
 // the same field manager applied before and that it has no longer (server-side apply). ErrConflict is returned, with a
 // cause for each field, if another field manager has set a field to something else, unless Force takes it.
-func (r Collection[T]) Apply(ctx context.Context, fieldManager string, object *T, options ...Option) (*T, error) {
-	body, h, err := r.body(ctx, object)
+func (c Collection[T]) Apply(ctx context.Context, fieldManager string, object *T, options ...Option) (*T, error) {
+	body, h, err := c.body(ctx, object)
 	if err != nil {
 		return nil, err
 	}
 	s := newSettings(options)
 	s.query.Set("fieldManager", fieldManager)
-	return r.in(h).writeTo(ctx, s, anApply, h.Name, &request{method: http.MethodPatch, contentType: "application/apply-patch+yaml", body: body})
+	return c.in(h).write(ctx, s, anApply, h.Name, &request{method: http.MethodPatch, contentType: "application/apply-patch+yaml", body: body})
 }
 
 // Delete deletes the object with that name. One that has finalizers goes when they're removed: Until with Gone waits for it.
-func (r Collection[T]) Delete(ctx context.Context, name string, options ...Option) error {
+func (c Collection[T]) Delete(ctx context.Context, name string, options ...Option) error {
 	s := newSettings(options)
-	_, err := r.do(ctx, s, aDelete, &request{method: http.MethodDelete, contentType: jsonType, body: s.deleteOptions()}, name)
+	_, err := c.do(ctx, s, aDelete, name, &request{method: http.MethodDelete, contentType: jsonType, body: s.deleteOptions()})
 	return err
 }
 
 // DeleteCollection deletes all objects of the collection, or those that are selected. Without In it deletes those of all
 // namespaces, which kube-apiserver refuses to do.
-func (r Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
+func (c Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
 	s := newSettings(options)
-	if err := s.check(aSweep); err != nil {
+	if err := s.check(aDeleteCollection); err != nil {
 		return err
 	}
-	_, err := r.c.answer(ctx, &request{
-		method: http.MethodDelete, path: r.path(r.namespace, "", ""), query: s.only(aSweep), contentType: jsonType, body: s.deleteOptions(),
+	_, err := c.client.answer(ctx, &request{
+		method: http.MethodDelete, path: c.path(c.namespace, "", ""), query: s.only(aDeleteCollection), contentType: jsonType, body: s.deleteOptions(),
 	})
 	return err
 }
@@ -193,7 +189,7 @@ func (s *settings) deleteOptions() []byte {
 		GracePeriodSeconds *int64        `json:"gracePeriodSeconds,omitempty"`
 		Preconditions      preconditions `json:"preconditions,omitzero"`
 		PropagationPolicy  string        `json:"propagationPolicy,omitempty"`
-	}{"v1", "DeleteOptions", s.grace, preconditions{s.uid, s.rv}, s.propagation}
+	}{"v1", "DeleteOptions", s.grace, preconditions{s.ifUID, s.ifVersion}, s.propagation}
 	if o.GracePeriodSeconds == nil && o.Preconditions == (preconditions{}) && o.PropagationPolicy == "" {
 		return nil
 	}
@@ -214,35 +210,27 @@ type Scale struct {
 }
 
 // Scale returns the scale of the object with that name.
-func (r Collection[T]) Scale(ctx context.Context, name string) (*Scale, error) {
-	return Collection[Scale](r).Get(ctx, name, Subresource("scale"))
+func (c Collection[T]) Scale(ctx context.Context, name string) (*Scale, error) {
+	return Collection[Scale](c).Get(ctx, name, Subresource("scale"))
 }
 
 // SetScale sets how many there should be.
-func (r Collection[T]) SetScale(ctx context.Context, name string, replicas int) (*Scale, error) {
+func (c Collection[T]) SetScale(ctx context.Context, name string, replicas int) (*Scale, error) {
 	patch := Merge(map[string]any{"spec": map[string]any{"replicas": replicas}})
-	return Collection[Scale](r).Patch(ctx, name, patch, Subresource("scale"))
+	return Collection[Scale](c).Patch(ctx, name, patch, Subresource("scale"))
 }
 
 // in returns the collection in the namespace of an object, if it isn't in one yet.
-func (r Collection[T]) in(h head) Collection[T] {
-	if r.namespace == "" {
-		r.namespace = h.Namespace
+func (c Collection[T]) in(h head) Collection[T] {
+	if c.namespace == "" {
+		c.namespace = h.Namespace
 	}
-	return r
+	return c
 }
 
-func (r Collection[T]) writeTo(ctx context.Context, s *settings, v verb, name string, q *request) (*T, error) {
-	document, err := r.do(ctx, s, v, q, name)
-	if err != nil {
-		return nil, err
-	}
-	object, _, err := decode[T](document)
-	return object, err
-}
-
-func (r Collection[T]) write(ctx context.Context, q *request) (*T, error) {
-	document, err := r.c.answer(ctx, q)
+// write is do of a write, which is answered with the object as it was stored.
+func (c Collection[T]) write(ctx context.Context, s *settings, v verb, name string, q *request) (*T, error) {
+	document, err := c.do(ctx, s, v, name, q)
 	if err != nil {
 		return nil, err
 	}
@@ -251,14 +239,14 @@ func (r Collection[T]) write(ctx context.Context, q *request) (*T, error) {
 }
 
 // body is the object as JSON, with its type filled in.
-func (r Collection[T]) body(ctx context.Context, object *T) ([]byte, head, error) {
+func (c Collection[T]) body(ctx context.Context, object *T) ([]byte, head, error) {
 	document, err := encode(object)
 	if err != nil {
 		return nil, head{}, err
 	}
-	typed := typeMeta{apiVersion: r.apiVersion}
+	typed := typeMeta{apiVersion: c.apiVersion}
 	if text(member(document, "kind")) == "" {
-		if typed.kind, err = r.c.kind(ctx, r.apiVersion, r.plural); err != nil {
+		if typed.kind, err = c.client.kind(ctx, c.apiVersion, c.plural); err != nil {
 			return nil, head{}, err
 		}
 	}

@@ -38,7 +38,7 @@ const (
 //
 // All else is logged as a warning, and tried again: also a resource that isn't there (404), because a definition may
 // come back.
-func (r Collection[T]) Follow(ctx context.Context, version string, options ...Option) iter.Seq2[Event[T], error] {
+func (c Collection[T]) Follow(ctx context.Context, version string, options ...Option) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
 		s := newSettings(options)
 		err := s.check(aWatch)
@@ -49,7 +49,7 @@ func (r Collection[T]) Follow(ctx context.Context, version string, options ...Op
 			yield(Event[T]{}, err)
 			return
 		}
-		f := follower[T]{from: r, settings: s, version: version, pause: s.backoff(followFirst, followMost)}
+		f := follower[T]{from: c, settings: s, version: version, backoff: s.backoff(followFirst, followMost)}
 		for {
 			opened := time.Now()
 			err := f.connection(ctx, yield)
@@ -60,7 +60,7 @@ func (r Collection[T]) Follow(ctx context.Context, version string, options ...Op
 				yield(Event[T]{}, err)
 				return
 			}
-			if err := sleep(ctx, f.until(opened, err)); err != nil {
+			if err := sleep(ctx, f.pauseAfter(opened, err)); err != nil {
 				yield(Event[T]{}, err)
 				return
 			}
@@ -73,7 +73,7 @@ type follower[T any] struct {
 	from     Collection[T]
 	settings *settings
 	version  string // everything up to it has been yielded
-	pause    *backoff
+	backoff  *backoff
 }
 
 // connection yields the events of one connection. io.EOF is a clean end.
@@ -87,20 +87,20 @@ func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error
 	}
 	return w.forward(ctx, f.settings.counters, func(event Event[T]) bool {
 		f.version = event.ResourceVersion
-		f.pause.reset()
+		f.backoff.reset()
 		return event.Type == Bookmark && !f.settings.bookmarks || yield(event, nil)
 	})
 }
 
-// until returns how long to wait after a connection that was opened at a time and ended with err.
-func (f *follower[T]) until(opened time.Time, err error) time.Duration {
+// pauseAfter returns how long to wait after a connection that was opened at a time and ended with err.
+func (f *follower[T]) pauseAfter(opened time.Time, err error) time.Duration {
 	if err == io.EOF {
-		f.from.c.log.Debug("watch ended, going on", "resource", f.from.String(), "version", f.version)
+		f.from.client.log.Debug("watch ended, going on", "resource", f.from.String(), "version", f.version)
 		return reconnectInterval - time.Since(opened)
 	}
-	pause := f.pause.after(err)
+	pause := f.backoff.after(err)
 	f.settings.counters.Failures.Add(1)
-	f.from.c.log.Warn("watch failed, going on", "resource", f.from.String(), "version", f.version, "after", pause.Round(time.Millisecond), "error", err)
+	f.from.client.log.Warn("watch failed, going on", "resource", f.from.String(), "version", f.version, "after", pause.Round(time.Millisecond), "error", err)
 	return pause
 }
 
@@ -130,8 +130,8 @@ type backoff struct {
 
 // backoff returns the pauses that the options ask for, or else those given.
 func (s *settings) backoff(first, most time.Duration) *backoff {
-	if s.first > 0 {
-		first, most = s.first, s.most
+	if s.firstPause > 0 {
+		first, most = s.firstPause, s.longestPause
 	}
 	return &backoff{first: first, most: most, now: first}
 }
@@ -149,7 +149,7 @@ func (b *backoff) next() time.Duration {
 func (b *backoff) after(err error) time.Duration {
 	pause := b.next()
 	if refusal, ok := errors.AsType[*StatusError](err); ok {
-		pause = max(pause, refusal.pause())
+		pause = max(pause, refusal.comeBack())
 	}
 	return pause
 }

@@ -33,16 +33,16 @@ type page struct {
 }
 
 // List lists the collection: the newest state, unless an option says otherwise.
-func (r Collection[T]) List(ctx context.Context, options ...Option) (*List[T], error) {
+func (c Collection[T]) List(ctx context.Context, options ...Option) (*List[T], error) {
 	s := newSettings(options)
 	if err := s.check(aList); err != nil {
 		return nil, err
 	}
-	first, err := r.page(ctx, s, "")
+	first, err := c.page(ctx, s, "")
 	if err != nil {
 		return nil, err
 	}
-	return &List[T]{ResourceVersion: first.version, from: r, settings: s, first: first}, nil
+	return &List[T]{ResourceVersion: first.version, from: c, settings: s, first: first}, nil
 }
 
 // All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's
@@ -79,7 +79,7 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 				var object *T
 				var h head
 				if err == nil {
-					object, h, err = named[T](item, p.typed)
+					object, h, err = decodeItem[T](item, p.typed)
 				}
 				if err != nil {
 					yield(Event[T]{}, fmt.Errorf("list %s: %w", l.from, err))
@@ -105,9 +105,9 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 }
 
 // page fetches one page: the first, or the one that a token stands for.
-func (r Collection[T]) page(ctx context.Context, s *settings, token string) (page, error) {
+func (c Collection[T]) page(ctx context.Context, s *settings, token string) (page, error) {
 	for {
-		document, err := r.c.answer(ctx, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: s.page(token)})
+		document, err := c.client.answer(ctx, &request{method: http.MethodGet, path: c.path(c.namespace, "", ""), query: s.page(token)})
 		var refusal *StatusError
 		if s.inconsistent && token != "" && errors.Is(err, ErrExpired) && errors.As(err, &refusal) && refusal.continuation != "" && refusal.continuation != token {
 			token = refusal.continuation

@@ -17,19 +17,19 @@ type Option func(*settings)
 
 // settings are what options say about one call.
 type settings struct {
-	query       url.Values
-	since       string // of a watch
-	subresource string
-	uid, rv     string // preconditions of a delete
-	propagation string
-	grace       *int64
-	pageSize    int
+	query            url.Values
+	since            string // of a watch
+	subresource      string
+	ifUID, ifVersion string // preconditions of a delete
+	propagation      string
+	grace            *int64
+	pageSize         int
 	inconsistent,
 	bookmarks bool
-	first, most time.Duration // of pauses
-	resync      time.Duration
-	counters    *Counters
-	err         error // what is wrong with the options
+	firstPause, longestPause time.Duration
+	resync                   time.Duration
+	counters                 *Counters
+	err                      error // what is wrong with the options
 }
 
 // newSettings reads the options.
@@ -46,6 +46,7 @@ type verb struct {
 	name    string // as one says it: a list
 	params  []string
 	deletes bool // it may have preconditions
+	creates bool // it needs no name
 }
 
 // The kinds of requests, with what each may have in its query.
@@ -53,13 +54,13 @@ var (
 	aGet    = verb{name: "a get", params: []string{"resourceVersion"}}
 	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"}}
 	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", "timeoutSeconds"}}
-	aCreate = verb{name: "a create", params: paramsOfWrite}
+	aCreate = verb{name: "a create", params: paramsOfWrite, creates: true}
 	aUpdate = verb{name: "an update", params: paramsOfWrite}
 	aPatch  = verb{name: "a patch", params: paramsOfWrite}
 	anApply = verb{name: "an apply", params: append(paramsOfWrite, "force")}
 	// A deletion of one object has a name, and is none of those that are selected.
-	aDelete = verb{name: "a delete", params: []string{"dryRun"}, deletes: true}
-	aSweep  = verb{name: "a delete of a collection", params: []string{"dryRun", "labelSelector", "fieldSelector"}, deletes: true}
+	aDelete           = verb{name: "a delete", params: []string{"dryRun"}, deletes: true}
+	aDeleteCollection = verb{name: "a delete of a collection", params: []string{"dryRun", "labelSelector", "fieldSelector"}, deletes: true}
 )
 
 var paramsOfWrite = []string{"dryRun", "fieldManager", "fieldValidation"}
@@ -77,9 +78,9 @@ func (s *settings) check(v verb) error {
 		useless = "Fields"
 	case lacks("resourceVersionMatch") && s.query.Get("resourceVersionMatch") == matchExact:
 		useless = "At"
-	case s.rv != "" && !v.deletes:
+	case s.ifVersion != "" && !v.deletes:
 		useless = "IfVersion"
-	case s.uid != "" && !v.deletes:
+	case s.ifUID != "" && !v.deletes:
 		useless = "IfUID"
 	default:
 		return nil
@@ -181,7 +182,7 @@ func WatchFor(d time.Duration) Option {
 // Backoff sets the pauses after failures: the first one, and the longest. Each is about twice the one before; if both are the
 // same, all are exactly that.
 func Backoff(first, longest time.Duration) Option {
-	return func(s *settings) { s.first, s.most = first, max(first, longest) }
+	return func(s *settings) { s.firstPause, s.longestPause = first, max(first, longest) }
 }
 
 // Resync is how often Reflect calls Store.Resync. Without it, never.
@@ -211,10 +212,10 @@ func Strict() Option { return set("fieldValidation", "Strict") }
 
 // IfVersion deletes only what has that resourceVersion; ErrConflict says that it doesn't. What is written has the version in itself:
 // see Collection.Update and the function Update.
-func IfVersion(version string) Option { return func(s *settings) { s.rv = version } }
+func IfVersion(version string) Option { return func(s *settings) { s.ifVersion = version } }
 
 // IfUID deletes only the object with that UID; ErrConflict says that another has its name.
-func IfUID(uid string) Option { return func(s *settings) { s.uid = uid } }
+func IfUID(uid string) Option { return func(s *settings) { s.ifUID = uid } }
 
 // Propagation says what happens to the dependents of what is deleted.
 type Propagation string

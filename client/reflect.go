@@ -48,20 +48,20 @@ func Reflect[T any](ctx context.Context, from Collection[T], store Store[T], opt
 		case ctx.Err() != nil: // the loop ends
 		case err != nil:
 			lastFailure = err
-			from.c.log.Warn("reflecting failed, going on", "resource", from.String(), "version", t.version, "after", t.wait.Round(time.Millisecond), "error", err)
+			from.client.log.Warn("reflecting failed, going on", "resource", from.String(), "version", t.version, "after", t.pause.Round(time.Millisecond), "error", err)
 			continue
-		case step.State != nil && !r.given:
+		case step.State != nil && !r.synced:
 			how := "at the beginning of a watch"
 			if t.paged {
 				how = "by a list in pages"
 			}
-			from.c.log.InfoContext(ctx, "reflecting a collection", "resource", from.String(), "state", how, "objects", len(step.State.Objects), "version", step.State.Version)
+			from.client.log.InfoContext(ctx, "reflecting a collection", "resource", from.String(), "state", how, "objects", len(step.State.Objects), "version", step.State.Version)
 		}
 		if err == nil {
 			r.take(step)
 		}
 	}
-	if r.given || lastFailure == nil {
+	if r.synced || lastFailure == nil {
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%w: the last failure: %w", context.Cause(ctx), lastFailure)
@@ -69,9 +69,9 @@ func Reflect[T any](ctx context.Context, from Collection[T], store Store[T], opt
 
 // reflector is one Reflect.
 type reflector[T any] struct {
-	mu    sync.Mutex // guards both below: resync calls the store, too
-	store Store[T]
-	given bool // the store has had a state; only Reflect's own goroutine writes it
+	mu     sync.Mutex // guards both below: resync calls the store, too
+	store  Store[T]
+	synced bool // the store has had a state; only Reflect's own goroutine writes it
 }
 
 func (r *reflector[T]) take(step Step[T]) {
@@ -82,7 +82,7 @@ func (r *reflector[T]) take(step Step[T]) {
 		return
 	}
 	r.store.Replace(step.State.Objects, step.State.Version)
-	r.given = true
+	r.synced = true
 }
 
 // resync calls the store from time to time.
@@ -93,7 +93,7 @@ func (r *reflector[T]) resync(ctx context.Context, every time.Duration) {
 		select {
 		case <-tick.C:
 			r.mu.Lock()
-			if r.given {
+			if r.synced {
 				r.store.Resync()
 			}
 			r.mu.Unlock()

@@ -75,7 +75,7 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 		if !ok || refusal.RetryAfter == 0 || refusal.Code != http.StatusTooManyRequests && refusal.Code != http.StatusServiceUnavailable {
 			return response, err
 		}
-		pause := refusal.pause()
+		pause := refusal.comeBack()
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
 			return nil, refusal
 		}
@@ -86,8 +86,8 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 	}
 }
 
-// pause is RetryAfter and a little more by chance, so that not all clients come back at once.
-func (e *StatusError) pause() time.Duration { return e.RetryAfter + rand.N(e.RetryAfter/10+1) }
+// comeBack is RetryAfter and a little more by chance, so that not all clients come back at once.
+func (e *StatusError) comeBack() time.Duration { return e.RetryAfter + rand.N(e.RetryAfter/10+1) }
 
 // try sends the request and returns the answer if it's a success; a refusal is a *StatusError. What is answered 401 is sent
 // once more if there may be a newer credential by now: the server hasn't looked at it.
@@ -99,11 +99,11 @@ func (c *Client) try(ctx context.Context, r *request) (*http.Response, error) {
 			return response, err
 		}
 		refusal := readRefusal(response)
-		if refusal.Code != http.StatusUnauthorized || len(c.refused) == 0 || renewed {
+		if refusal.Code != http.StatusUnauthorized || len(c.unauthorized) == 0 || renewed {
 			return nil, refusal
 		}
-		for _, refused := range c.refused {
-			refused(sent)
+		for _, tell := range c.unauthorized {
+			tell(sent)
 		}
 	}
 }

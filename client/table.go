@@ -29,7 +29,7 @@ type TableRow struct {
 
 // Table returns the collection, or with a name that object, as a table, whose pages are fetched one by one. progress, if it
 // isn't nil, is told after each page how many rows there have been, and how many remain, as far as the server says so.
-func (r Collection[T]) Table(ctx context.Context, name string, progress func(done, remaining int), options ...Option) (*Table, error) {
+func (c Collection[T]) Table(ctx context.Context, name string, progress func(done, remaining int), options ...Option) (*Table, error) {
 	s, v := newSettings(options), aGet
 	if name == "" {
 		v = aList
@@ -43,8 +43,8 @@ func (r Collection[T]) Table(ctx context.Context, name string, progress func(don
 		if name == "" {
 			query = s.page(token)
 		}
-		body, err := r.c.answer(ctx, &request{
-			method: http.MethodGet, path: r.path(r.namespace, name, ""), query: query, accept: "application/json;as=Table;v=v1;g=meta.k8s.io",
+		body, err := c.client.answer(ctx, &request{
+			method: http.MethodGet, path: c.path(c.namespace, name, ""), query: query, accept: "application/json;as=Table;v=v1;g=meta.k8s.io",
 		})
 		if err != nil {
 			return nil, err
@@ -58,10 +58,10 @@ func (r Collection[T]) Table(ctx context.Context, name string, progress func(don
 			Table
 		}
 		if err := json.Unmarshal(body, &page); err != nil {
-			return nil, fmt.Errorf("%s: the answer is no table: %w", r, err)
+			return nil, fmt.Errorf("%s: the answer is no table: %w", c, err)
 		}
 		if page.Kind != "Table" {
-			return nil, fmt.Errorf("%s: the answer is no table but %.*q", r, maxQuoted, body)
+			return nil, fmt.Errorf("%s: the answer is no table but %.*q", c, maxQuoted, body)
 		}
 		if all.Columns == nil {
 			all.Columns = page.Columns

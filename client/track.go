@@ -48,8 +48,8 @@ type State[T any] struct {
 // when an option is wrong.
 //
 // The options narrow the collection (Labels, Fields), and say how (PageSize, Backoff, Bookmarks, CountIn).
-func (r Collection[T]) Track(ctx context.Context, options ...Option) iter.Seq2[Step[T], error] {
-	t := newTracker(r, newSettings(options))
+func (c Collection[T]) Track(ctx context.Context, options ...Option) iter.Seq2[Step[T], error] {
+	t := newTracker(c, newSettings(options))
 	t.paged = true
 	return t.run(ctx)
 }
@@ -58,7 +58,7 @@ func (r Collection[T]) Track(ctx context.Context, options ...Option) iter.Seq2[S
 type tracker[T any] struct {
 	from     Collection[T]
 	settings *settings
-	pause    *backoff
+	backoff  *backoff
 	yield    func(Step[T], error) bool
 
 	current  bool   // the state at version was given, so that a watch can go on from it
@@ -66,11 +66,11 @@ type tracker[T any] struct {
 	paged    bool   // the state is listed, because the server doesn't give it at the beginning of a watch
 	progress bool   // the last connection gave something
 	lastFail time.Time
-	wait     time.Duration // the pause after it
+	pause    time.Duration // the pause after it
 }
 
 func newTracker[T any](from Collection[T], s *settings) *tracker[T] {
-	return &tracker[T]{from: from, settings: s, pause: s.backoff(trackFirst, trackMost)}
+	return &tracker[T]{from: from, settings: s, backoff: s.backoff(trackFirst, trackMost)}
 }
 
 // errLeft says that the loop over what is yielded was left.
@@ -100,7 +100,7 @@ func (t *tracker[T]) run(ctx context.Context) iter.Seq2[Step[T], error] {
 			if !yield(Step[T]{}, err) {
 				return
 			}
-			if ended := sleep(ctx, t.wait); ended != nil {
+			if ended := sleep(ctx, t.pause); ended != nil {
 				yield(Step[T]{}, ended)
 				return
 			}
@@ -112,9 +112,9 @@ func (t *tracker[T]) run(ctx context.Context) iter.Seq2[Step[T], error] {
 func (t *tracker[T]) failed(err error) {
 	now := time.Now()
 	if now.Sub(t.lastFail) > quietTime {
-		t.pause.reset()
+		t.backoff.reset()
 	}
-	t.lastFail, t.wait = now, t.pause.after(err)
+	t.lastFail, t.pause = now, t.backoff.after(err)
 	t.settings.counters.Failures.Add(1)
 }
 

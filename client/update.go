@@ -22,24 +22,24 @@ const (
 //
 // What is sent is a merge patch of what has changed, which holds only for the version that was read. So fields that T
 // doesn't have stay as they are, but for those within lists: a list that has changed is replaced as a whole.
-func Update[T any](ctx context.Context, r Collection[T], name string, change func(*T) error, options ...Option) (*T, error) {
+func Update[T any](ctx context.Context, c Collection[T], name string, change func(*T) error, options ...Option) (*T, error) {
 	if err := newSettings(options).check(aPatch); err != nil {
 		return nil, err
 	}
-	pause := (&settings{}).backoff(conflictFirst, conflictMost)
+	backoff := (&settings{}).backoff(conflictFirst, conflictMost)
 	for {
-		stored, err := updateOnce(ctx, r, name, change, options)
+		stored, err := updateOnce(ctx, c, name, change, options)
 		if !errors.Is(err, ErrConflict) {
 			return stored, err
 		}
-		if ended := sleep(ctx, pause.next()); ended != nil {
+		if ended := sleep(ctx, backoff.next()); ended != nil {
 			return nil, errors.Join(ended, err)
 		}
 	}
 }
 
-func updateOnce[T any](ctx context.Context, r Collection[T], name string, change func(*T) error, options []Option) (*T, error) {
-	document, err := r.get(ctx, name, &settings{query: map[string][]string{}, subresource: newSettings(options).subresource})
+func updateOnce[T any](ctx context.Context, c Collection[T], name string, change func(*T) error, options []Option) (*T, error) {
+	document, err := c.get(ctx, name, &settings{query: map[string][]string{}, subresource: newSettings(options).subresource})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func updateOnce[T any](ctx context.Context, r Collection[T], name string, change
 	}
 	metadata["resourceVersion"] = h.version
 	patch["metadata"] = metadata
-	return r.Patch(ctx, name, Merge(patch), options...)
+	return c.Patch(ctx, name, Merge(patch), options...)
 }
 
 // tree returns the object as JSON's values. Numbers stay text, so that large ones don't change.

@@ -28,7 +28,7 @@ const (
 // yields: a refusal (also one with a RetryAfter), an ERROR event as a *StatusError (ErrExpired if history is gone), a connection that was cut
 // (io.ErrUnexpectedEOF), an object that doesn't fit (ErrType), or why ctx ended. Follow is for who wants more than one
 // connection's worth.
-func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[Event[T], error] {
+func (c Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
 		s := newSettings(options)
 		if err := s.check(aWatch); err != nil {
@@ -39,7 +39,7 @@ func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[E
 		if s.since != "" {
 			query.Set("resourceVersion", s.since)
 		}
-		w, err := r.open(ctx, query, s.bookmarks)
+		w, err := c.open(ctx, query, s.bookmarks)
 		if err != nil {
 			yield(Event[T]{}, err)
 			return
@@ -54,7 +54,7 @@ func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[E
 	}
 }
 
-// connection is one watch.
+// connection is one of a watch.
 type connection[T any] struct {
 	cancel  context.CancelFunc
 	from    Collection[T]
@@ -71,7 +71,7 @@ type received[T any] struct {
 // open opens a watch. The query isn't changed. A refusal is an error at once, with its RetryAfter: those who follow pause. So is
 // a server that accepts the connection and sends no head of an answer within the client's timeout; only events are waited for
 // without a bound.
-func (r Collection[T]) open(ctx context.Context, query url.Values, bookmarks bool) (*connection[T], error) {
+func (c Collection[T]) open(ctx context.Context, query url.Values, bookmarks bool) (*connection[T], error) {
 	query = maps.Clone(query)
 	query.Set("watch", "true")
 	if bookmarks {
@@ -79,31 +79,31 @@ func (r Collection[T]) open(ctx context.Context, query url.Values, bookmarks boo
 	}
 	inner, end := context.WithCancelCause(ctx)
 	cancel := func() { end(context.Canceled) }
-	if r.c.timeout > 0 {
-		late := time.AfterFunc(r.c.timeout, func() { end(r.c.late()) })
+	if c.client.timeout > 0 {
+		late := time.AfterFunc(c.client.timeout, func() { end(c.client.late()) })
 		defer late.Stop()
 	}
-	response, err := r.c.try(inner, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: query})
+	response, err := c.client.try(inner, &request{method: http.MethodGet, path: c.path(c.namespace, "", ""), query: query})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return &connection[T]{cancel, r, response.Body, watchstream.NewDecoder(response.Body)}, nil
+	return &connection[T]{cancel, c, response.Body, watchstream.NewDecoder(response.Body)}, nil
 }
 
 // forward gives events, and bookmarks, until the connection ends, of which io.EOF is a clean end, or until one isn't taken
 // (errLeft). It lets go of the connection.
-func (w *connection[T]) forward(ctx context.Context, counters *Counters, give func(Event[T]) (taken bool)) error {
-	defer w.close()
+func (c *connection[T]) forward(ctx context.Context, counters *Counters, give func(Event[T]) (taken bool)) error {
+	defer c.close()
 	counters.connected(true)
 	defer counters.connected(false)
 	for {
-		event, err := w.next(ctx)
+		event, err := c.next(ctx)
 		switch {
 		case err != nil:
 			return err
 		case event.ResourceVersion == "":
-			return fmt.Errorf("watch %s: %s %s: %w", w.from, event.Type, event.Key, ErrNoVersion)
+			return fmt.Errorf("watch %s: %s %s: %w", c.from, event.Type, event.Key, ErrNoVersion)
 		case event.Type != Bookmark:
 			counters.Events.Add(1)
 		}
@@ -114,21 +114,21 @@ func (w *connection[T]) forward(ctx context.Context, counters *Counters, give fu
 }
 
 // next returns the next event. io.EOF is a clean end.
-func (w *connection[T]) next(ctx context.Context) (received[T], error) {
-	t, document, err := w.decoder.Next()
+func (c *connection[T]) next(ctx context.Context) (received[T], error) {
+	t, document, err := c.decoder.Next()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return received[T]{}, context.Cause(ctx)
 	case err == io.EOF:
 		return received[T]{}, io.EOF
 	case err != nil:
-		return received[T]{}, fmt.Errorf("watch %s: %w", w.from, err)
+		return received[T]{}, fmt.Errorf("watch %s: %w", c.from, err)
 	case t == watchstream.Error:
 		return received[T]{}, statusError(0, document)
 	}
 	if t == Bookmark { // which is no object of the program's type, however strict that is
 		if !json.Valid(document) {
-			return received[T]{}, fmt.Errorf("watch %s: %w: a bookmark that is no JSON", w.from, watchstream.ErrFrame)
+			return received[T]{}, fmt.Errorf("watch %s: %w: a bookmark that is no JSON", c.from, watchstream.ErrFrame)
 		}
 		end := text(member(member(member(document, "metadata"), "annotations"), watchstream.InitialEventsEnd)) == "true"
 		return received[T]{Event: Event[T]{Type: t, Object: new(T), ResourceVersion: headOf(document).version}, initialEnd: end}, nil
@@ -138,13 +138,13 @@ func (w *connection[T]) next(ctx context.Context) (received[T], error) {
 		err = fmt.Errorf("%w: %w", watchstream.ErrFrame, err)
 	}
 	if err != nil {
-		return received[T]{}, fmt.Errorf("watch %s: %w", w.from, err)
+		return received[T]{}, fmt.Errorf("watch %s: %w", c.from, err)
 	}
 	return received[T]{Event: Event[T]{Type: t, Object: object, Key: h.Key, ResourceVersion: h.version}}, nil
 }
 
 // close lets go of the connection.
-func (w *connection[T]) close() {
-	w.cancel()
-	w.body.Close()
+func (c *connection[T]) close() {
+	c.cancel()
+	c.body.Close()
 }

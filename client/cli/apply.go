@@ -57,14 +57,14 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 	}
 	patience := time.Duration(0)
 	for i, object := range objects {
-		widgets, err := c.collectionOf(ctx, s, object, patience)
+		collection, err := c.collectionOf(ctx, s, object, patience)
 		if err != nil {
 			return err
 		}
-		if _, err := widgets.Apply(ctx, fieldManager, &object, options...); err != nil {
+		if _, err := collection.Apply(ctx, fieldManager, &object, options...); err != nil {
 			return err
 		}
-		s.did(i+1, len(objects), widgets, object.Name(), "applied")
+		s.did(i+1, len(objects), collection, object.Name(), "applied")
 		if object.Kind() == "CustomResourceDefinition" {
 			patience = definitionPatience
 		}
@@ -103,7 +103,7 @@ func (c *deleteCommand) parse(args []string) error {
 		return c.selection.check("--filename")
 	}
 	if len(args) == 0 {
-		return errWhich("delete")
+		return errNoResource("delete")
 	}
 	c.resource, c.names = args[0], args[1:]
 	switch {
@@ -113,7 +113,7 @@ func (c *deleteCommand) parse(args []string) error {
 		return c.selection.check("names")
 	case c.all:
 		return c.selection.check("--all")
-	case !c.is():
+	case !c.given():
 		return usageError("what to delete? names, a selector, or --all")
 	}
 	return c.selection.check("")
@@ -127,22 +127,22 @@ func (c *deleteCommand) run(ctx context.Context, s *session) error {
 	if len(c.files) > 0 {
 		return c.runFiles(ctx, s, options)
 	}
-	widgets, err := c.find(ctx, s, c.resource)
+	collection, err := c.find(ctx, s, c.resource)
 	if err != nil {
 		return err
 	}
 	if len(c.names) == 0 {
-		if err := widgets.DeleteCollection(ctx, append(options, c.options()...)...); err != nil {
+		if err := collection.DeleteCollection(ctx, append(options, c.options()...)...); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "%s deleted\n", widgets)
+		fmt.Fprintf(s.out, "%s deleted\n", collection)
 		return nil
 	}
 	for i, name := range c.names {
-		if err := widgets.Delete(ctx, name, options...); err != nil {
+		if err := collection.Delete(ctx, name, options...); err != nil {
 			return err
 		}
-		s.did(i+1, len(c.names), widgets, name, "deleted")
+		s.did(i+1, len(c.names), collection, name, "deleted")
 	}
 	return nil
 }
@@ -153,21 +153,21 @@ func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []clie
 		return err
 	}
 	for i, object := range objects {
-		widgets, err := c.collectionOf(ctx, s, object, 0)
+		collection, err := c.collectionOf(ctx, s, object, 0)
 		if err != nil {
 			return err
 		}
-		if err := widgets.Delete(ctx, object.Name(), options...); err != nil {
+		if err := collection.Delete(ctx, object.Name(), options...); err != nil {
 			return err
 		}
-		s.did(i+1, len(objects), widgets, object.Name(), "deleted")
+		s.did(i+1, len(objects), collection, object.Name(), "deleted")
 	}
 	return nil
 }
 
 // did prints a line about an object, and says now and then on a terminal how much is left.
-func (s *session) did(done, of int, widgets client.Collection[client.Object], name, what string) {
-	fmt.Fprintf(s.out, "%s/%s %s\n", widgets, name, what)
+func (s *session) did(done, of int, collection client.Collection[client.Object], name, what string) {
+	fmt.Fprintf(s.out, "%s/%s %s\n", collection, name, what)
 	if terminal(s.err) && !terminal(s.out) && done%progressEvery == 0 {
 		fmt.Fprintf(s.err, "%d of %d\n", done, of)
 	}
@@ -189,7 +189,7 @@ func (p *place) collectionOf(ctx context.Context, s *session, object client.Obje
 		if !errors.Is(err, client.ErrNotFound) || time.Now().After(deadline) {
 			return client.Collection[client.Object]{}, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := waitToRetry(ctx); err != nil {
 			return client.Collection[client.Object]{}, err
 		}
 	}

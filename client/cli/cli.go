@@ -309,7 +309,7 @@ func (s *selection) check(beside string) error {
 	return nil
 }
 
-func (s *selection) is() bool { return s.labels != "" || s.fields != "" }
+func (s *selection) given() bool { return s.labels != "" || s.fields != "" }
 
 // options returns the selectors.
 func (s *selection) options() (options []client.Option) {
@@ -322,8 +322,8 @@ func (s *selection) options() (options []client.Option) {
 	return options
 }
 
-// errWhich is the lack of a resource.
-func errWhich(command string) error {
+// errNoResource is the lack of a resource.
+func errNoResource(command string) error {
 	return usageError("which resource? apiserver-lite %s widgets, for example", command)
 }
 

@@ -35,7 +35,7 @@ func (c *getCommand) parse(args []string) error {
 		return usageError("-o %q is none of table, wide, name, json", c.output)
 	}
 	if len(args) == 0 {
-		return errWhich("get")
+		return errNoResource("get")
 	}
 	c.resource, c.names = args[0], args[1:]
 	beside := ""
@@ -46,29 +46,29 @@ func (c *getCommand) parse(args []string) error {
 }
 
 func (c *getCommand) run(ctx context.Context, s *session) error {
-	widgets, err := c.find(ctx, s, c.resource)
+	collection, err := c.find(ctx, s, c.resource)
 	if err != nil {
 		return err
 	}
 	if c.output == "json" || c.output == "name" {
-		return c.objects(ctx, s, widgets)
+		return c.objects(ctx, s, collection)
 	}
-	return c.table(ctx, s, widgets)
+	return c.table(ctx, s, collection)
 }
 
 // objects prints objects one per line.
-func (c *getCommand) objects(ctx context.Context, s *session, widgets client.Collection[client.Object]) error {
+func (c *getCommand) objects(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
 	for _, name := range c.names {
-		object, err := widgets.Get(ctx, name)
+		object, err := collection.Get(ctx, name)
 		if err != nil {
 			return err
 		}
-		c.printObject(s, widgets, object)
+		c.printObject(s, collection, object)
 	}
 	if len(c.names) > 0 {
 		return nil
 	}
-	list, err := widgets.List(ctx, c.options()...)
+	list, err := collection.List(ctx, c.options()...)
 	if err != nil {
 		return err
 	}
@@ -76,28 +76,28 @@ func (c *getCommand) objects(ctx context.Context, s *session, widgets client.Col
 		if err != nil {
 			return err
 		}
-		c.printObject(s, widgets, object)
+		c.printObject(s, collection, object)
 	}
 	return nil
 }
 
-func (c *getCommand) printObject(s *session, widgets client.Collection[client.Object], object *client.Object) {
+func (c *getCommand) printObject(s *session, collection client.Collection[client.Object], object *client.Object) {
 	if c.output == "name" {
-		fmt.Fprintf(s.out, "%s/%s\n", widgets, object.Name())
+		fmt.Fprintf(s.out, "%s/%s\n", collection, object.Name())
 	} else {
 		fmt.Fprintf(s.out, "%s\n", *object)
 	}
 }
 
 // table prints a table.
-func (c *getCommand) table(ctx context.Context, s *session, widgets client.Collection[client.Object]) error {
+func (c *getCommand) table(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
 	var all client.Table
 	names := c.names
 	if len(names) == 0 {
 		names = []string{""}
 	}
 	for _, name := range names {
-		table, err := widgets.Table(ctx, name, s.progress, c.options()...)
+		table, err := collection.Table(ctx, name, s.progress, c.options()...)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (c *getCommand) table(ctx context.Context, s *session, widgets client.Colle
 		all.Rows = append(all.Rows, table.Rows...)
 	}
 	if len(all.Rows) == 0 {
-		fmt.Fprintf(s.err, "no %s found\n", widgets)
+		fmt.Fprintf(s.err, "no %s found\n", collection)
 		return nil
 	}
 	w := tabwriter.NewWriter(s.out, 0, 8, 3, ' ', 0)

@@ -16,8 +16,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// retry is how often a server that is away is tried.
-const retry = 2 * time.Second
+// retryInterval is how often a server that is away is tried.
+const retryInterval = 2 * time.Second
 
 // watchCommand prints what there is as ADDED, and then each change.
 type watchCommand struct {
@@ -43,7 +43,7 @@ func (c *watchCommand) parse(args []string) error {
 	beside := ""
 	switch len(args) {
 	case 0:
-		return errWhich("watch")
+		return errNoResource("watch")
 	case 1:
 	case 2:
 		c.name, beside = args[1], "a name"
@@ -62,13 +62,13 @@ func (c *watchCommand) run(ctx context.Context, s *session) error {
 		coloured := terminal(s.out) && s.getenv("NO_COLOR") == ""
 		w.print = func(event client.Event[client.Object]) error { return printLine(s.out, event, coloured) }
 	}
-	options := append(c.options(), client.Backoff(retry, retry))
+	options := append(c.options(), client.Backoff(retryInterval, retryInterval))
 	if c.name != "" {
 		options = append(options, client.Fields("metadata.name="+c.name))
 	}
-	widgets, err := c.findAtLast(ctx, s)
+	collection, err := c.findRetrying(ctx, s)
 	if err == nil {
-		err = w.watch(ctx, widgets.Track(ctx, options...), s.err)
+		err = w.watch(ctx, collection.Track(ctx, options...), s.err)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -76,30 +76,30 @@ func (c *watchCommand) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// findAtLast finds the resource, also of a server that is away for a while.
-func (c *watchCommand) findAtLast(ctx context.Context, s *session) (client.Collection[client.Object], error) {
+// findRetrying finds the resource, also of a server that is away for a while.
+func (c *watchCommand) findRetrying(ctx context.Context, s *session) (client.Collection[client.Object], error) {
 	for {
-		widgets, err := c.find(ctx, s, c.resource)
-		if err == nil || ctx.Err() != nil || refused(err) {
-			return widgets, err
+		collection, err := c.find(ctx, s, c.resource)
+		if err == nil || ctx.Err() != nil || permanent(err) {
+			return collection, err
 		}
-		fmt.Fprintf(s.err, "trying again in %v: %v\n", retry, err)
-		pause(ctx)
+		fmt.Fprintf(s.err, "trying again in %v: %v\n", retryInterval, err)
+		waitToRetry(ctx)
 	}
 }
 
-// pause waits for retry, or returns why ctx ended.
-func pause(ctx context.Context) error {
+// waitToRetry waits for retryInterval, or returns why ctx ended.
+func waitToRetry(ctx context.Context) error {
 	select {
-	case <-time.After(retry):
+	case <-time.After(retryInterval):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// refused tells whether it makes no sense to try again.
-func refused(err error) bool {
+// permanent tells whether it makes no sense to try again after an error.
+func permanent(err error) bool {
 	if errors.Is(err, client.ErrNotFound) {
 		return true
 	}
@@ -122,11 +122,11 @@ func (w *watcher) watch(ctx context.Context, steps iter.Seq2[client.Step[client.
 			return nil
 		case errors.Is(err, client.ErrExpired):
 			listed = false
-			fmt.Fprintf(stderr, "history is gone: listing anew in %v\n", retry)
-		case err != nil && refused(err) && !(listed && errors.Is(err, client.ErrNotFound)): // a definition may come back
+			fmt.Fprintf(stderr, "history is gone: listing anew in %v\n", retryInterval)
+		case err != nil && permanent(err) && !(listed && errors.Is(err, client.ErrNotFound)): // a definition may come back
 			return err
 		case err != nil:
-			fmt.Fprintf(stderr, "trying again in %v: %v\n", retry, err)
+			fmt.Fprintf(stderr, "trying again in %v: %v\n", retryInterval, err)
 		case step.State != nil:
 			listed = true
 			if err := w.compare(step.State.Objects); err != nil {

@@ -127,7 +127,7 @@ func (c *command) fill(o *client.Options, directory string, cluster *namedCluste
 			return []byte(now.Status.Cert), []byte(now.Status.Key), err
 		}
 	}
-	o.Unauthorized = c.refused
+	o.Unauthorized = c.unauthorized
 	return nil
 }
 
@@ -164,8 +164,8 @@ func (c *command) kept() (credential, bool) {
 	return c.got, !c.fetched.IsZero() && (expires.IsZero() || time.Until(expires) > early)
 }
 
-// refused drops a credential that was fetched before a request was sent which was answered 401.
-func (c *command) refused(sent time.Time) {
+// unauthorized drops a credential that was fetched before a request was sent which was answered 401.
+func (c *command) unauthorized(sent time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fetched.Before(sent) {

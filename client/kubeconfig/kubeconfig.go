@@ -28,11 +28,11 @@ import (
 // What the options say wins over the file: an authority, a namespace, and a credential (a token or a certificate), which
 // replaces the file's user.
 func Open(path, context string, o client.Options) (*client.Client, error) {
-	f, err := load(path)
+	all, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	c, err := f.open(context, o)
+	c, err := all.open(context, o)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
 	}
@@ -141,24 +141,24 @@ func find[T any](all []T, what, name string, nameOf func(T) string) (T, error) {
 	return none, fmt.Errorf("there is no %s %q", what, name)
 }
 
-func (f *config) open(context string, o client.Options) (*client.Client, error) {
+func (all *config) open(context string, o client.Options) (*client.Client, error) {
 	if context == "" {
-		context = f.CurrentContext
+		context = all.CurrentContext
 	}
 	if context == "" {
 		return nil, errors.New("there is no current-context, and none was asked for")
 	}
-	at, err := find(f.Contexts, "context", context, func(c namedContext) string { return c.Name })
+	at, err := find(all.Contexts, "context", context, func(c namedContext) string { return c.Name })
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := find(f.Clusters, "cluster", at.Context.Cluster, func(c namedCluster) string { return c.Name })
+	cluster, err := find(all.Clusters, "cluster", at.Context.Cluster, func(c namedCluster) string { return c.Name })
 	if err != nil {
 		return nil, err
 	}
 	var user namedUser
 	if at.Context.User != "" {
-		if user, err = find(f.Users, "user", at.Context.User, func(u namedUser) string { return u.Name }); err != nil {
+		if user, err = find(all.Users, "user", at.Context.User, func(u namedUser) string { return u.Name }); err != nil {
 			return nil, err
 		}
 	}

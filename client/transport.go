@@ -9,79 +9,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"sync"
 	"time"
 )
-
-// check refuses what is given twice.
-func (o Options) check() error {
-	given := 0
-	for _, is := range []bool{o.Token != "", o.TokenFile != "", o.GetToken != nil} {
-		if is {
-			given++
-		}
-	}
-	switch {
-	case given > 1:
-		return errors.New("give one of Token, TokenFile and GetToken")
-	case len(o.CA) > 0 && o.CAFile != "":
-		return errors.New("give one of CA and CAFile")
-	case len(o.Cert) > 0 && o.CertFile != "" || len(o.Key) > 0 && o.KeyFile != "":
-		return errors.New("give one of Cert and CertFile, and one of Key and KeyFile")
-	case o.GetCert != nil && (len(o.Cert) > 0 || len(o.Key) > 0 || o.CertFile != "" || o.KeyFile != ""):
-		return errors.New("give GetCert or a certificate")
-	}
-	return nil
-}
-
-// file is a file that is replaced from time to time.
-type file struct {
-	path string
-
-	mu      sync.Mutex // guards both below, and is held while the file is read
-	content []byte
-	read    time.Time
-}
-
-// fileAge is how long what was read from a file is used. The tokens of pods are valid for at least ten minutes.
-const fileAge = time.Minute
-
-// get returns what is in the file, or what was in it if it's empty now or can't be read.
-func (f *file) get() ([]byte, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.content) > 0 && time.Since(f.read) < fileAge {
-		return f.content, nil
-	}
-	content, err := os.ReadFile(f.path)
-	switch {
-	case err == nil && len(bytes.TrimSpace(content)) > 0:
-		f.content, f.read = content, time.Now()
-	case len(f.content) > 0: // the old one may still do
-	case err == nil:
-		return nil, fmt.Errorf("%s is empty", f.path)
-	default:
-		return nil, err
-	}
-	return f.content, nil
-}
-
-// token is get of a file with a token.
-func (f *file) token(context.Context) (string, error) {
-	content, err := f.get()
-	return strings.TrimSpace(string(content)), err
-}
-
-// refused has the file read again that was read before a request was sent which was answered 401.
-func (f *file) refused(sent time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.read.Before(sent) {
-		f.read = time.Time{}
-	}
-}
 
 // transport is the HTTP transport with the certificates of the moment. When they're replaced, so is the connections' own
 // transport: what is open goes on over the old one.
@@ -128,11 +58,11 @@ func (t *transport) CloseIdleConnections() {
 	t.now.CloseIdleConnections()
 }
 
-// refused has files read again that were read before a request was sent which was answered 401.
-func (t *transport) refused(sent time.Time) {
+// unauthorized has files read again that were read before a request was sent which was answered 401.
+func (t *transport) unauthorized(sent time.Time) {
 	for _, f := range []*file{t.ca, t.cert, t.key} {
 		if f != nil {
-			f.refused(sent)
+			f.unauthorized(sent)
 		}
 	}
 }
