@@ -23,6 +23,7 @@ var floors = []floor{
 	{"internal/private", nil},
 	{"internal/jsonscan", nil},
 	{"internal/connections", nil},
+	{"internal/exit", nil},
 	{"audit", []string{"internal/private"}},
 	{"kubeproto", nil},
 	{"fair", nil},
@@ -103,18 +104,18 @@ var floors = []floor{
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
-	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
-	{"internal/program", nil},                                  // builds the programs that tests start
-	{"internal/credentials", nil},                              // what clients of tests show
-	{"internal/loopback", nil},                                 // addresses for tests
-	{"internal/faultproxy", nil},                               // between clients and servers in tests
-	{"mutants", nil},                                           // breaks promises, and runs the tests
-	{"e2e", nil},                                               // runs the binary
-	{"bench", []string{"client"}},                              // runs the binary, or measures a server that runs; tries the client at either
+	{"client/cli", []string{"internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
+	{"internal/program", nil},     // builds the programs that tests start
+	{"internal/credentials", nil}, // what clients of tests show
+	{"internal/loopback", nil},    // addresses for tests
+	{"internal/faultproxy", nil},  // between clients and servers in tests
+	{"mutants", nil},              // breaks promises, and runs the tests
+	{"e2e", nil},                  // runs the binary
+	{"bench", []string{"client"}}, // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
-	{"migrate", []string{"storage", "storage/etcd", "storage/remote"}},
-	{"", []string{"server", "client/cli", "dropin", "migrate"}}, // main
+	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
+	{"", []string{"internal/exit", "server", "client/cli", "dropin", "migrate"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.

@@ -27,33 +27,36 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
+	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/migrate"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
-// Exit codes.
-const (
-	exitOK      = 0
-	exitFailure = 1 // couldn't start, or had to stop by itself
-	exitUsage   = 2
-	exitForced  = 3 // a second signal
-)
+// program is how the program calls itself in messages.
+const program = "apiserver-lite"
 
 // envPrefix begins the name of the environment variable of a flag: APISERVER_LITE_DATA_DIR for --data-dir.
 const envPrefix = "APISERVER_LITE_"
 
 func main() {
-	parent := os.Getppid()     // before anything else, so that its end isn't missed
+	// Its parent is looked at before anything else, so that its end isn't missed.
+	p := process{cli.Process{Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Getppid()}
 	runtime.MemProfileRate = 0 // nothing here shows a memory profile, and its samples take about 1 % of a write's CPU
 	uuid.EnableRandPool()      // one system call for the random bytes of sixteen requests
 	switch filepath.Base(os.Args[0]) {
 	case dropin.KubeAPIServer:
-		os.Exit(runKubeAPIServer(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
+		os.Exit(p.runKubeAPIServer(os.Args[1:]))
 	case dropin.Etcd:
-		os.Exit(runEtcd(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
+		os.Exit(p.runEtcd(os.Args[1:]))
 	default:
-		os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
+		os.Exit(p.run(os.Args[1:]))
 	}
+}
+
+// process is what the program has of the process that it runs in.
+type process struct {
+	cli.Process
+	parent int // the id of the process that started it
 }
 
 // flags are the server's settings and those that only the process has.
@@ -68,51 +71,46 @@ type flags struct {
 	webhookAddresses []string
 }
 
-func run(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
+func (p process) run(args []string) int {
 	if len(args) > 0 && slices.Contains(cli.Names, args[0]) {
 		ctx, stop := interruptible()
 		defer stop()
-		return cli.Run(ctx, args, cli.Process{Getenv: getenv, In: os.Stdin, Out: stdout, Err: stderr})
+		return cli.Run(ctx, args, p.Process)
 	}
 	if len(args) > 0 && args[0] == envtestCommand {
-		return runEnvtest(args[1:], stdout, stderr)
+		return p.runEnvtest(args[1:])
 	}
 	if len(args) > 0 && args[0] == migrate.Name {
 		ctx, stop := interruptible()
 		defer stop()
-		return migrate.Run(ctx, args[1:], stdout, stderr)
+		return migrate.Run(ctx, args[1:], p.Out, p.Err)
 	}
 	var f flags
-	f.parent.pid = parent
-	if err := parse(&f, args, getenv); errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprint(stdout, usage(&f))
-		return exitOK
+	f.parent.pid = p.parent
+	if err := parse(&f, args, p.Getenv); errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprint(p.Out, usage(&f))
+		return exit.OK
 	} else if err != nil {
-		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
-		return exitUsage
+		return exit.Why(p.Err, program, exit.Usage, err)
 	}
 	if f.version {
 		v := server.Version()
-		fmt.Fprintf(stdout, "apiserver-lite %s (%s, %s)\n", v.GitVersion, v.GoVersion, v.Platform)
-		return exitOK
+		fmt.Fprintf(p.Out, "apiserver-lite %s (%s, %s)\n", v.GitVersion, v.GoVersion, v.Platform)
+		return exit.OK
 	}
 	level, _ := parseLevel(f.logLevel) // parse has looked at it
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	process(log)
+	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: level}))
+	setGlobals(log)
 
 	ctx, stop := signals(log)
 	defer stop()
 	if f.parent.on {
 		ctx = f.parent.watch(ctx, log)
 	}
-	f.server.Log = log
-	f.server.Metrics = prometheus.DefaultGatherer
-	f.server.FreeMemory = debug.FreeOSMemory
-	if err := serve(ctx, &f.server, stdout); err != nil {
-		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
-		return exitFailure
+	if err := serve(ctx, &f.server, log, p.Out); err != nil {
+		return exit.Why(p.Err, program, exit.Failure, err)
 	}
-	return exitOK
+	return exit.OK
 }
 
 // interruptible returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at once.
@@ -122,22 +120,24 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// process sets what a process has one of: SIGXFSZ, the default log, klog's. GOMEMLIMIT and GOMAXPROCS stay Go's; memory.go sets GOGC's
+// setGlobals sets what a process has one of: SIGXFSZ, the default log, klog's. GOMEMLIMIT and GOMAXPROCS stay Go's; memory.go sets GOGC's
 // percentage unless the environment does.
-func process(log *slog.Logger) {
+func setGlobals(log *slog.Logger) {
 	signal.Ignore(syscall.SIGXFSZ) // a write past the limit of a file's size then fails, and the error says so
 	slog.SetDefault(log)
 	klog.SetSlogLogger(log) // the Kubernetes libraries' logger
 }
 
-func serve(ctx context.Context, s *server.Server, stdout io.Writer) error {
+// serve runs the server until ctx ends. What to paste first goes to out.
+func serve(ctx context.Context, s *server.Server, log *slog.Logger, out io.Writer) error {
+	s.Log, s.Metrics, s.FreeMemory = log, prometheus.DefaultGatherer, debug.FreeOSMemory
 	if err := s.Start(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return nil // told to stop before it was ready
 		}
 		return err
 	}
-	fmt.Fprint(stdout, banner(s))
+	fmt.Fprint(out, banner(s))
 	collectLess()
 	defer forgetStart()()
 	return s.Run(ctx)
@@ -207,12 +207,12 @@ func signals(log *slog.Logger) (context.Context, func()) {
 			case sig := <-c:
 				if ctx.Err() != nil {
 					log.Warn("exiting at once", "signal", sig.String())
-					os.Exit(exitForced)
+					os.Exit(exit.Forced)
 				}
 				log.Info("shutting down; a second signal exits at once", "signal", sig.String())
 				time.AfterFunc(exitTimeout, func() {
 					fmt.Fprintf(os.Stderr, "apiserver-lite: not stopped %v after the signal: exiting\n", exitTimeout)
-					os.Exit(exitFailure)
+					os.Exit(exit.Failure)
 				})
 				cancel()
 			case <-done:
@@ -375,8 +375,6 @@ func parseLevel(s string) (slog.Level, error) {
 	}
 	return level, nil
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // parentFlag is --exit-with-parent. The parent is the process that has our parent's id when main
 // begins, or the one that the flag names: then it isn't missed even if it ended before that.

@@ -6,75 +6,70 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/apiserver-lite/apiserver-lite/dropin"
+	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 )
 
 // envtestCommand fills a directory for KUBEBUILDER_ASSETS.
 const envtestCommand = "envtest"
 
 // runKubeAPIServer is the program under the name kube-apiserver. Its exit codes are that one's: 0, or 1.
-func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
-	a, err := dropin.ParseAPIServer(args, getenv)
+func (p process) runKubeAPIServer(args []string) int {
+	a, err := dropin.ParseAPIServer(args, p.Getenv)
 	switch {
 	case err != nil:
-		return failed(stderr, dropin.KubeAPIServer, err)
+		return exit.Why(p.Err, dropin.KubeAPIServer, exit.Failure, err)
 	case a.Say != "":
-		fmt.Fprint(stdout, a.Say)
-		return exitOK
+		fmt.Fprint(p.Out, a.Say)
+		return exit.OK
 	}
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: a.LogLevel}))
-	process(log)
+	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: a.LogLevel}))
+	setGlobals(log)
 	ctx, stop := signals(log)
 	defer stop()
-	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
-		return failed(stderr, dropin.KubeAPIServer, err)
+	if ctx, err = p.withParent(ctx, log); err != nil {
+		return exit.Why(p.Err, dropin.KubeAPIServer, exit.Failure, err)
 	}
 	if err := a.Check(); err != nil {
-		return failed(stderr, dropin.KubeAPIServer, err)
+		return exit.Why(p.Err, dropin.KubeAPIServer, exit.Failure, err)
 	}
 	store, err := a.ChooseStore(ctx)
 	if err != nil {
-		return failed(stderr, dropin.KubeAPIServer, err)
+		return exit.Why(p.Err, dropin.KubeAPIServer, exit.Failure, err)
 	}
 	log.Info("the store is " + store)
 	if len(a.Unused) > 0 {
 		log.Info("these flags have no effect here", "flags", strings.Join(a.Unused, " "))
 	}
-	a.Server.Log = log
-	a.Server.Metrics = prometheus.DefaultGatherer
-	a.Server.FreeMemory = debug.FreeOSMemory
-	if err := serve(ctx, &a.Server, io.Discard); err != nil {
-		return failed(stderr, dropin.KubeAPIServer, dropin.Explain(err))
+	if err := serve(ctx, &a.Server, log, io.Discard); err != nil {
+		return exit.Why(p.Err, dropin.KubeAPIServer, exit.Failure, dropin.Explain(err))
 	}
-	return exitOK
+	return exit.OK
 }
 
 // runEtcd is the program under the name etcd.
-func runEtcd(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
+func (p process) runEtcd(args []string) int {
 	o, err := dropin.ParseEtcd(args)
 	switch {
 	case err != nil:
-		return failed(stderr, dropin.Etcd, err)
+		return exit.Why(p.Err, dropin.Etcd, exit.Failure, err)
 	case o.Say != "":
-		fmt.Fprint(stdout, o.Say)
-		return exitOK
+		fmt.Fprint(p.Out, o.Say)
+		return exit.OK
 	}
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	log := slog.New(slog.NewTextHandler(p.Err, nil))
 	ctx, stop := signals(log)
 	defer stop()
-	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
-		return failed(stderr, dropin.Etcd, err)
+	if ctx, err = p.withParent(ctx, log); err != nil {
+		return exit.Why(p.Err, dropin.Etcd, exit.Failure, err)
 	}
 	defer forgetStart()()
 	if err := dropin.RunEtcd(ctx, o, log); err != nil {
-		return failed(stderr, dropin.Etcd, err)
+		return exit.Why(p.Err, dropin.Etcd, exit.Failure, err)
 	}
-	return exitOK
+	return exit.OK
 }
 
 // exitWithParent is the variable of --exit-with-parent. Under the other names it has no flag, because those have none.
@@ -82,41 +77,36 @@ const exitWithParent = envPrefix + "EXIT_WITH_PARENT"
 
 // withParent returns a context that ends with the parent, if the environment asks for that: a test that is killed then leaves no
 // process.
-func withParent(ctx context.Context, getenv func(string) string, parent int, log *slog.Logger) (context.Context, error) {
-	p := parentFlag{pid: parent}
-	if value := getenv(exitWithParent); value != "" {
-		if err := p.Set(value); err != nil {
+func (p process) withParent(ctx context.Context, log *slog.Logger) (context.Context, error) {
+	parent := parentFlag{pid: p.parent}
+	if value := p.Getenv(exitWithParent); value != "" {
+		if err := parent.Set(value); err != nil {
 			return nil, fmt.Errorf("%s: %w", exitWithParent, err)
 		}
 	}
-	if !p.on {
+	if !parent.on {
 		return ctx, nil
 	}
-	return p.watch(ctx, log), nil
+	return parent.watch(ctx, log), nil
 }
 
 // runEnvtest is the command that fills a directory for KUBEBUILDER_ASSETS, and prints its path for a Makefile.
-func runEnvtest(args []string, stdout, stderr io.Writer) int {
+func (p process) runEnvtest(args []string) int {
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		fmt.Fprintf(stderr, "Usage: apiserver-lite %s DIR\n\nPuts this program into DIR as kube-apiserver and etcd, and prints the path for KUBEBUILDER_ASSETS.\n", envtestCommand)
+		fmt.Fprintf(p.Err, "Usage: apiserver-lite %s DIR\n\nPuts this program into DIR as kube-apiserver and etcd, and prints the path for KUBEBUILDER_ASSETS.\n", envtestCommand)
 		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
-			return exitOK
+			return exit.OK
 		}
-		return exitUsage
+		return exit.Usage
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return failed(stderr, "apiserver-lite", err)
+		return exit.Why(p.Err, program, exit.Failure, err)
 	}
 	dir, err := dropin.FillAssets(args[0], self)
 	if err != nil {
-		return failed(stderr, "apiserver-lite", err)
+		return exit.Why(p.Err, program, exit.Failure, err)
 	}
-	fmt.Fprintln(stdout, dir)
-	return exitOK
-}
-
-func failed(stderr io.Writer, name string, err error) int {
-	fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
-	return exitFailure
+	fmt.Fprintln(p.Out, dir)
+	return exit.OK
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
@@ -56,20 +59,20 @@ func TestBadSettings(t *testing.T) {
 		code int
 		want string
 	}{
-		{"unknown flag", []string{"--frob"}, "", exitUsage, "--frob"},
-		{"argument", []string{"serve"}, "", exitUsage, `"serve"`},
-		{"no number", []string{"--http2-max-streams=x"}, "", exitUsage, "--http2-max-streams"},
-		{"no duration", []string{"--history=1"}, "", exitUsage, "--history"},
-		{"log level", []string{"--log-level=loud"}, "", exitUsage, "--log-level"},
-		{"parent", []string{"--exit-with-parent=x"}, "", exitUsage, "process id"},
-		{"variable", nil, "APISERVER_LITE_EPHEMERAL=perhaps", exitUsage, "APISERVER_LITE_EPHEMERAL"},
-		{"port", []string{"--listen=127.0.0.1:99999"}, "", exitFailure, "--listen"},
-		{"public address", []string{"--listen=:0"}, "", exitFailure, "--token-file"},
-		{"public address by a variable", nil, "APISERVER_LITE_LISTEN=0.0.0.0:0", exitFailure, "--token-file"},
-		{"negative history", []string{"--history=-1h"}, "", exitFailure, "--history"},
-		{"foreign directory", []string{"--listen=127.0.0.1:0", "--data-dir", foreign}, "", exitFailure, foreign},
-		{"directory that is a file", []string{"--listen=127.0.0.1:0", "--data-dir", file}, "", exitFailure, file},
-		{"directory below a file", []string{"--listen=127.0.0.1:0", "--data-dir", file + "/x"}, "", exitFailure, file},
+		{"unknown flag", []string{"--frob"}, "", exit.Usage, "--frob"},
+		{"argument", []string{"serve"}, "", exit.Usage, `"serve"`},
+		{"no number", []string{"--http2-max-streams=x"}, "", exit.Usage, "--http2-max-streams"},
+		{"no duration", []string{"--history=1"}, "", exit.Usage, "--history"},
+		{"log level", []string{"--log-level=loud"}, "", exit.Usage, "--log-level"},
+		{"parent", []string{"--exit-with-parent=x"}, "", exit.Usage, "process id"},
+		{"variable", nil, "APISERVER_LITE_EPHEMERAL=perhaps", exit.Usage, "APISERVER_LITE_EPHEMERAL"},
+		{"port", []string{"--listen=127.0.0.1:99999"}, "", exit.Failure, "--listen"},
+		{"public address", []string{"--listen=:0"}, "", exit.Failure, "--token-file"},
+		{"public address by a variable", nil, "APISERVER_LITE_LISTEN=0.0.0.0:0", exit.Failure, "--token-file"},
+		{"negative history", []string{"--history=-1h"}, "", exit.Failure, "--history"},
+		{"foreign directory", []string{"--listen=127.0.0.1:0", "--data-dir", foreign}, "", exit.Failure, foreign},
+		{"directory that is a file", []string{"--listen=127.0.0.1:0", "--data-dir", file}, "", exit.Failure, file},
+		{"directory below a file", []string{"--listen=127.0.0.1:0", "--data-dir", file + "/x"}, "", exit.Failure, file},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -80,7 +83,7 @@ func TestBadSettings(t *testing.T) {
 				}
 				return ""
 			}
-			code := run(tc.args, getenv, &stdout, &stderr, 0)
+			code := process{cli.Process{Getenv: getenv, Out: &stdout, Err: &stderr}, 0}.run(tc.args)
 			message := stderr.String()
 			if code != tc.code || !strings.HasPrefix(message, "apiserver-lite: ") || strings.Count(message, "\n") != 1 || !strings.Contains(message, tc.want) || stdout.Len() > 0 {
 				t.Errorf("exit %d, stdout %q, stderr %q; want %d and one line with %q", code, stdout.String(), message, tc.code, tc.want)
@@ -105,10 +108,10 @@ func TestRefusedBeforeTheStore(t *testing.T) {
 		t.Run(strings.ReplaceAll(flag, dir, ""), func(t *testing.T) {
 			args := append([]string{"--bind-address=127.0.0.1", "--cert-dir=" + dir, "--etcd-servers=http://127.0.0.1:1"}, strings.Fields(flag)...)
 			var stdout, stderr bytes.Buffer
-			code := runKubeAPIServer(args, noEnv, &stdout, &stderr, 0)
+			code := process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}.runKubeAPIServer(args)
 			name, _, _ := strings.Cut(flag, "=")
-			if message := stderr.String(); code != exitFailure || strings.Contains(message, "etcd-servers") || !strings.Contains(message, name) {
-				t.Errorf("exit %d, stderr %q; want %d and %s", code, message, exitFailure, name)
+			if message := stderr.String(); code != exit.Failure || strings.Contains(message, "etcd-servers") || !strings.Contains(message, name) {
+				t.Errorf("exit %d, stderr %q; want %d and %s", code, message, exit.Failure, name)
 			}
 		})
 	}
@@ -122,14 +125,14 @@ func TestEnvtestCommand(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{[]string{dir}, exitOK, dir + "\n", ""},
-		{nil, exitUsage, "", "Usage: apiserver-lite envtest DIR"},
-		{[]string{"--help"}, exitOK, "", "Usage: apiserver-lite envtest DIR"},
-		{[]string{"--frob"}, exitUsage, "", "Usage: apiserver-lite envtest DIR"},
-		{[]string{filepath.Join(dir, "etcd")}, exitFailure, "", "apiserver-lite: "},
+		{[]string{dir}, exit.OK, dir + "\n", ""},
+		{nil, exit.Usage, "", "Usage: apiserver-lite envtest DIR"},
+		{[]string{"--help"}, exit.OK, "", "Usage: apiserver-lite envtest DIR"},
+		{[]string{"--frob"}, exit.Usage, "", "Usage: apiserver-lite envtest DIR"},
+		{[]string{filepath.Join(dir, "etcd")}, exit.Failure, "", "apiserver-lite: "},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(append([]string{envtestCommand}, tc.args...), noEnv, &stdout, &stderr, 0)
+		code := process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}.run(append([]string{envtestCommand}, tc.args...))
 		if code != tc.code || stdout.String() != tc.stdout || !strings.HasPrefix(stderr.String(), tc.stderr) || tc.stderr == "" && stderr.Len() > 0 {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", tc.args, code, stdout.String(), stderr.String())
 		}
@@ -149,7 +152,7 @@ func TestStartToldToStop(t *testing.T) {
 		dir  string
 		want string // "" for none
 	}{{filepath.Join(dir, "data"), ""}, {file, "is a file"}} {
-		err := serve(ctx, &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Dir: tt.dir}}, io.Discard)
+		err := serve(ctx, &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Dir: tt.dir}}, slog.Default(), io.Discard)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.dir, err, tt.want)
 		}
@@ -159,7 +162,7 @@ func TestStartToldToStop(t *testing.T) {
 func TestHelpAndVersion(t *testing.T) {
 	for arg, want := range map[string]string{"--help": "--data-dir", "--version": "apiserver-lite v1.37.0-lite+"} {
 		var stdout, stderr bytes.Buffer
-		if code := run([]string{arg}, noEnv, &stdout, &stderr, 0); code != exitOK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
+		if code := (process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}).run([]string{arg}); code != exit.OK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
 			t.Errorf("%s: exit %d, %q, %q", arg, code, stdout.String(), stderr.String())
 		}
 	}
@@ -335,9 +338,9 @@ func TestSecondSignal(t *testing.T) {
 		return res.StatusCode == http.StatusInternalServerError
 	})
 	p.Process.Signal(syscall.SIGTERM)
-	var exit *exec.ExitError
-	if err := p.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitForced {
-		t.Errorf("it exited with %v, want code %d: %s", err, exitForced, p.stderr.String())
+	var ended *exec.ExitError
+	if err := p.Wait(); !errors.As(err, &ended) || ended.ExitCode() != exit.Forced {
+		t.Errorf("it exited with %v, want code %d: %s", err, exit.Forced, p.stderr.String())
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
@@ -33,13 +34,6 @@ Of a store with several members, remove all but one with "apiserver-lite member 
 with --cluster-listen.
 
 `
-
-// Exit codes.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-)
 
 // command is what the flags say.
 type command struct {
@@ -77,27 +71,23 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprint(stdout, help+set.FlagUsages())
-		return exitOK
+		return exit.OK
 	case err == nil:
 		err = c.validate(set.Args())
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
-		return exitUsage
+		return exit.Why(stderr, "apiserver-lite", exit.Usage, err)
 	}
 	said, err := c.run(ctx, stderr)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; nothing is served from the target yet, and the same command goes on from here")
 		}
-		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
-		return exitFailure
+		return exit.Why(stderr, "apiserver-lite", exit.Failure, err)
 	}
 	fmt.Fprintln(stdout, said)
-	return exitOK
+	return exit.OK
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func (c *command) validate(args []string) error {
 	switch {

@@ -2,7 +2,7 @@
 // Package client does the work.
 //
 // A command is a value: it has its flags, refuses what it can't use before anything is asked of a server, and runs. What it
-// returns decides the exit code, in one place (exit).
+// returns decides the exit code, in one place (end).
 //
 // Everything runs in the caller's goroutine but the reading of files and of the standard input, which may block for ever: if
 // the context ends first, that goroutine stays until the process ends. A watch keeps the last state of each object in memory,
@@ -23,15 +23,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/kubeconfig"
+	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
-)
-
-// Exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1 // the server refused, or it can't be reached, or the output can't be written
-	exitUsage       = 2
-	exitInterrupted = 130 // before all was done: what shells say of a process that ctrl-C ended (128 + SIGINT)
 )
 
 // defaultServer is where apiserver-lite listens unless it's told otherwise.
@@ -129,7 +122,7 @@ func Run(ctx context.Context, args []string, p Process) int {
 	if err == nil {
 		err = s.out.failed
 	}
-	return exit(ctx, err, p.Err)
+	return end(ctx, err, p.Err)
 }
 
 func (s *session) run(ctx context.Context, c command, to *connection, args []string) (err error) {
@@ -142,20 +135,18 @@ func (s *session) run(ctx context.Context, c command, to *connection, args []str
 	return c.run(ctx, s)
 }
 
-// exit returns the exit code of a command that ended with an error, nil for none, and prints the error.
-func exit(ctx context.Context, err error, stderr io.Writer) int {
-	if err == nil {
-		return exitOK
-	}
-	code := exitFailed
+// end returns the exit code of a command that ended with an error, nil for none, and prints the error.
+func end(ctx context.Context, err error, stderr io.Writer) int {
+	code := exit.Failure
 	switch {
+	case err == nil:
+		return exit.OK
 	case errors.Is(err, errUsage):
-		code = exitUsage
+		code = exit.Usage
 	case ctx.Err() != nil:
-		code, err = exitInterrupted, fmt.Errorf("interrupted: %w", err)
+		code, err = exit.Interrupted, fmt.Errorf("interrupted: %w", err)
 	}
-	fmt.Fprintf(stderr, "apiserver-lite: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-	return code
+	return exit.Why(stderr, "apiserver-lite", code, err)
 }
 
 // FlagNames returns the names of all commands' flags, for a test of the documentation.
