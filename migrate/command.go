@@ -166,8 +166,8 @@ func (c *command) intoDirectory(ctx context.Context, cluster store, log *slog.Lo
 	defer func() { err = errors.Join(err, server.Close()) }()
 	m := migration{source: cluster, target: dir, out: stderr}
 	m.prepare = func(ctx context.Context) error { return keepAccountKey(ctx, cluster, server) }
-	m.raise = func(ctx context.Context, _, to int64) error {
-		if err := errors.Join(server.RaiseRevision(raiseKey, to), server.Close()); err != nil {
+	m.raise = func(ctx context.Context, _, to storage.Revision) error {
+		if err := errors.Join(server.RaiseRevision(raiseKey, int64(to)), server.Close()); err != nil {
 			return err
 		}
 		reopened, again, err := openDirectory(ctx, c.to, log)

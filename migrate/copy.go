@@ -42,10 +42,10 @@ type store struct {
 
 // position is the value of storage.MigrationKey.
 type position struct {
-	Source   string `json:"source"`   // which one is moved: the cluster's id and the prefix
-	Revision int64  `json:"revision"` // as of which it's moved
-	Last     string `json:"last"`     // the last key that was copied, "" before the first
-	Keys     int64  `json:"keys"`     // how many were copied
+	Source   string           `json:"source"`   // which one is moved: the cluster's id and the prefix
+	Revision storage.Revision `json:"revision"` // as of which it's moved
+	Last     string           `json:"last"`     // the last key that was copied, "" before the first
+	Keys     int64            `json:"keys"`     // how many were copied
 }
 
 // migration is one that is under way.
@@ -55,11 +55,11 @@ type migration struct {
 	marker         bool                            // the target gets a marker
 	account        []byte                          // the target gets this key of ServiceAccounts' tokens; nil for none
 	prepare        func(ctx context.Context) error // before the first write, in a target that may be filled; nil for nothing
-	raise          func(ctx context.Context, from, to int64) error
+	raise          func(ctx context.Context, from, to storage.Revision) error
 
 	at  position
-	mod int64 // the revision of the position's last write
-	all int64 // how many keys there are to copy
+	mod storage.Revision // the revision of the position's last write
+	all int64            // how many keys there are to copy
 }
 
 // goesOn says of an error after the first write what it leaves.
@@ -87,7 +87,7 @@ func (m *migration) begin(ctx context.Context) error {
 	if len(head.Kvs) > 0 {
 		return fmt.Errorf("%s is the target of a migration that isn't finished", m.source.name)
 	}
-	m.at = position{Source: fmt.Sprintf("%x%s", head.Header.ClusterId, m.source.prefix), Revision: head.Header.Revision}
+	m.at = position{Source: fmt.Sprintf("%x%s", head.Header.ClusterId, m.source.prefix), Revision: storage.Revision(head.Header.Revision)}
 	if err := m.source.unused(ctx); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (m *migration) begin(ctx context.Context) error {
 		err = m.prepare(ctx)
 	}
 	if err == nil && !begun {
-		err = m.raised(ctx, found.Header.Revision, func() error { return m.save(ctx, nil) })
+		err = m.raised(ctx, storage.Revision(found.Header.Revision), func() error { return m.save(ctx, nil) })
 	}
 	if err != nil {
 		return err
@@ -126,13 +126,13 @@ func (m *migration) resume(found *clientv3.GetResponse) error {
 	if at.Source != m.at.Source {
 		return fmt.Errorf("%s is filled by half from another source (%s, this one is %s): finish that migration, or remove the target's keys first", m.target.name, at.Source, m.at.Source)
 	}
-	m.at, m.mod = at, found.Kvs[0].ModRevision
+	m.at, m.mod = at, storage.Revision(found.Kvs[0].ModRevision)
 	fmt.Fprintf(m.out, "going on after %d keys\n", at.Keys)
 	return nil
 }
 
 // raised has the target's revision be above the source's, and calls begin. Nothing is written if it can't be.
-func (m *migration) raised(ctx context.Context, now int64, begin func() error) error {
+func (m *migration) raised(ctx context.Context, now storage.Revision, begin func() error) error {
 	if now > m.at.Revision {
 		return begin()
 	}
@@ -166,7 +166,7 @@ func (m *migration) save(ctx context.Context, batch []*mvccpb.KeyValue) error {
 		}
 		return err
 	}
-	m.at, m.mod = next, res.Header.Revision
+	m.at, m.mod = next, storage.Revision(res.Header.Revision)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (m *migration) commit(ctx context.Context, ops []clientv3.Op) (*clientv3.Tx
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	res, err := m.target.client.Txn(ctx).If(
-		clientv3.Compare(clientv3.ModRevision(storage.MigrationKey), "=", m.mod),
+		clientv3.Compare(clientv3.ModRevision(storage.MigrationKey), "=", int64(m.mod)),
 		clientv3.Compare(clientv3.CreateRevision(storage.MarkerKey), "=", 0),
 	).Then(ops...).Commit()
 	switch {
@@ -196,13 +196,13 @@ func (m *migration) copy(ctx context.Context) error {
 		if m.at.Last != "" {
 			from = m.at.Last + "\x00"
 		}
-		keys, err := m.source.get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(m.at.Revision), clientv3.WithKeysOnly(), clientv3.WithLimit(keyPage))
+		keys, err := m.source.get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(int64(m.at.Revision)), clientv3.WithKeysOnly(), clientv3.WithLimit(keyPage))
 		if err != nil {
 			return err
 		}
 		for rest := keys.Kvs; len(rest) > 0; {
 			n := min(atOnce, len(rest))
-			values, err := m.source.get(ctx, string(rest[0].Key), clientv3.WithRange(string(rest[n-1].Key)+"\x00"), clientv3.WithRev(m.at.Revision))
+			values, err := m.source.get(ctx, string(rest[0].Key), clientv3.WithRange(string(rest[n-1].Key)+"\x00"), clientv3.WithRev(int64(m.at.Revision)))
 			if err != nil {
 				return err
 			}
@@ -291,8 +291,8 @@ func (s store) get(ctx context.Context, key string, options ...clientv3.OpOption
 }
 
 // count counts the objects at a revision; 0 is now.
-func (s store) count(ctx context.Context, at int64) (int64, error) {
-	res, err := s.get(ctx, storage.Root, clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(at))
+func (s store) count(ctx context.Context, at storage.Revision) (int64, error) {
+	res, err := s.get(ctx, storage.Root, clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(int64(at)))
 	if err != nil {
 		return 0, err
 	}
@@ -334,8 +334,8 @@ func (s store) empty(ctx context.Context) error {
 }
 
 // unchanged refuses a source that was written to after a revision at which it had so many objects.
-func (s store) unchanged(ctx context.Context, since, had int64) error {
-	newer, err := s.get(ctx, storage.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1), clientv3.WithMinModRev(since+1))
+func (s store) unchanged(ctx context.Context, since storage.Revision, had int64) error {
+	newer, err := s.get(ctx, storage.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1), clientv3.WithMinModRev(int64(since)+1))
 	if err != nil {
 		return goesOn(err)
 	}
@@ -350,10 +350,10 @@ func (s store) unchanged(ctx context.Context, since, had int64) error {
 }
 
 // forget drops the history before a revision, so that nobody resumes a watch from it: the copies are no changes.
-func (s store) forget(ctx context.Context, before int64) error {
+func (s store) forget(ctx context.Context, before storage.Revision) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := s.client.Compact(ctx, before)
+	_, err := s.client.Compact(ctx, int64(before))
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return fmt.Errorf("compact %s: %w", s.name, err)
 	}

@@ -19,8 +19,8 @@ const raiseKey = storage.MigrationKey + "-raise"
 const raiseWriters = 64
 
 // raiseByWrites returns what raises a cluster's revision. An interrupted one goes on from the revision that is reached.
-func raiseByWrites(target store, out io.Writer) func(ctx context.Context, from, to int64) error {
-	return func(ctx context.Context, from, to int64) error {
+func raiseByWrites(target store, out io.Writer) func(ctx context.Context, from, to storage.Revision) error {
+	return func(ctx context.Context, from, to storage.Revision) error {
 		fmt.Fprintf(out, "raising the revision from %d to %d\n", from, to)
 		work, ctx := errgroup.WithContext(ctx)
 		work.SetLimit(raiseWriters)
