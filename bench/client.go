@@ -19,8 +19,8 @@ import (
 
 const (
 	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	// size is the length of an object's text, as it's sent.
-	size = 1024
+	// objectSize is the length of an object's text, as it's sent.
+	objectSize = 1024
 )
 
 //go:embed testdata
@@ -58,24 +58,24 @@ func (k kind) body(name string, n int, version int64) []byte {
 	b = fmt.Appendf(b, `,"labels":{"app":"bench","own":%q}},"spec":{%s"count":%d,"text":"`, name, k.fields, n)
 	// Words in an order that differs from object to object compress as text does.
 	words := strings.Fields("alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa")
-	for x := uint64(len(name)) + uint64(n)*0x9E3779B97F4A7C15; len(b) < size-len(`"}}`); x = x*6364136223846793005 + 1442695040888963407 {
+	for x := uint64(len(name)) + uint64(n)*0x9E3779B97F4A7C15; len(b) < objectSize-len(`"}}`); x = x*6364136223846793005 + 1442695040888963407 {
 		b = append(append(b, words[x>>60]...), ' ')
 	}
-	return append(b[:max(0, size-len(`"}}`))], `"}}`...)
+	return append(b[:max(0, objectSize-len(`"}}`))], `"}}`...)
 }
 
-// rooms counts the namespaces that this process has made.
-var rooms atomic.Int64
+// namespacesMade counts the namespaces that this process has made.
+var namespacesMade atomic.Int64
 
-// room makes sure that the kind is served, and makes a namespace for a case to have it alone. A server without
+// ownNamespace makes sure that the kind is served, and makes a namespace for a case to have it alone. A server without
 // namespaces takes objects of any.
-func (s *server) room(k kind) (kind, error) {
+func (s *server) ownNamespace(k kind) (kind, error) {
 	if err := s.define(k); err != nil {
 		return k, err
 	}
-	k.namespace = fmt.Sprintf("bench-%x-%d", time.Now().UnixNano(), rooms.Add(1))
+	k.namespace = fmt.Sprintf("bench-%x-%d", time.Now().UnixNano(), namespacesMade.Add(1))
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, k.namespace)
-	_, err := s.must("POST", "/api/v1/namespaces", "application/json", body, 201, 404, 405)
+	_, err := s.expect("POST", "/api/v1/namespaces", "application/json", body, 201, 404, 405)
 	return k, err
 }
 
@@ -85,11 +85,11 @@ func (s *server) define(k kind) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.must("POST", definitionsPath, "application/yaml", text, 201, 409); err != nil {
+	if _, err := s.expect("POST", definitionsPath, "application/yaml", text, 201, 409); err != nil {
 		return err
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // another server may take a while
-		code, _, err := s.do("GET", k.path()+"?limit=1", "", nil)
+		code, _, err := s.send("GET", k.path()+"?limit=1", "", nil)
 		if err != nil || code == http.StatusOK {
 			return err
 		}
@@ -99,8 +99,8 @@ func (s *server) define(k kind) error {
 	}
 }
 
-// do sends a request and reads the answer.
-func (s *server) do(method, path, contentType string, body []byte) (code int, answer []byte, err error) {
+// send sends a request and reads the answer.
+func (s *server) send(method, path, contentType string, body []byte) (code int, answer []byte, err error) {
 	r, err := http.NewRequest(method, s.url+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -124,9 +124,9 @@ func (s *server) do(method, path, contentType string, body []byte) (code int, an
 	return res.StatusCode, answer, err
 }
 
-// must is do with an answer that must have one of the codes.
-func (s *server) must(method, path, contentType string, body []byte, codes ...int) ([]byte, error) {
-	code, answer, err := s.do(method, path, contentType, body)
+// expect is send with an answer that must have one of the codes.
+func (s *server) expect(method, path, contentType string, body []byte, codes ...int) ([]byte, error) {
+	code, answer, err := s.send(method, path, contentType, body)
 	if err == nil && !slices.Contains(codes, code) {
 		err = fmt.Errorf("%s %s: %d %.500s", method, path, code, answer)
 	}
@@ -140,9 +140,9 @@ type object struct {
 	n       int
 }
 
-// objects makes so many of a kind, in a room of their own.
-func (s *server) objects(k kind, count int) (kind, []*object, error) {
-	k, err := s.room(k)
+// createObjects makes so many of a kind, in a namespace of their own.
+func (s *server) createObjects(k kind, count int) (kind, []*object, error) {
+	k, err := s.ownNamespace(k)
 	if err != nil {
 		return k, nil, err
 	}
@@ -150,16 +150,16 @@ func (s *server) objects(k kind, count int) (kind, []*object, error) {
 	_, err = parallel(64, count, func(i int) error {
 		o := &object{name: fmt.Sprint("g", i)}
 		all[i] = o
-		answer, err := s.must("POST", k.path(), "application/json", k.body(o.name, 0, 0), 201)
+		answer, err := s.expect("POST", k.path(), "application/json", k.body(o.name, 0, 0), 201)
 		o.version = versionIn(answer)
 		return err
 	})
 	return k, all, err
 }
 
-// newest is the version of a kind's list.
-func (s *server) newest(k kind) (int64, error) {
-	answer, err := s.must("GET", k.path()+"?limit=1", "", nil, 200)
+// listVersion is the version of a kind's list.
+func (s *server) listVersion(k kind) (int64, error) {
+	answer, err := s.expect("GET", k.path()+"?limit=1", "", nil, 200)
 	if err != nil {
 		return 0, err
 	}
@@ -183,7 +183,7 @@ func versionIn(document []byte) int64 {
 // update replaces the object.
 func (s *server) update(k kind, o *object) error {
 	o.n++
-	answer, err := s.must("PUT", k.path()+"/"+o.name, "application/json", k.body(o.name, o.n, o.version), 200)
+	answer, err := s.expect("PUT", k.path()+"/"+o.name, "application/json", k.body(o.name, o.n, o.version), 200)
 	o.version = versionIn(answer)
 	return err
 }

@@ -100,7 +100,7 @@ func (d *defined) define(i int) error {
 	text = bytes.ReplaceAll(text, []byte("singular: "+strings.ToLower(d.kind.name)), []byte("singular: one-"+k.plural))
 	text = bytes.ReplaceAll(text, []byte(d.kind.name), []byte(k.name))
 	begin := time.Now()
-	if _, err := d.must("POST", definitionsPath, "application/yaml", text, 201); err != nil {
+	if _, err := d.expect("POST", definitionsPath, "application/yaml", text, 201); err != nil {
 		return err
 	}
 	d.posts = append(d.posts, time.Since(begin))
@@ -113,7 +113,7 @@ func (d *defined) use(i int) error {
 		return err
 	}
 	k, begin := d.named(i), time.Now()
-	code, _, err := d.do("POST", k.path(), "application/json", k.body("first", 0, 0))
+	code, _, err := d.send("POST", k.path(), "application/json", k.body("first", 0, 0))
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *defined) use(i int) error {
 // missing is how many definitions aren't served.
 func (d *defined) missing(count int) (n int, err error) {
 	for i := range count {
-		code, _, err := d.do("GET", d.named(i).path()+"?limit=1", "", nil)
+		code, _, err := d.send("GET", d.named(i).path()+"?limit=1", "", nil)
 		if err != nil {
 			return 0, err
 		}

@@ -20,7 +20,7 @@ func fanout(f *flag.FlagSet) measure {
 			return err
 		}
 		for _, n := range all {
-			k, objects, err := b.objects(plain, 1000)
+			k, objects, err := b.createObjects(plain, 1000)
 			if err != nil {
 				return err
 			}
@@ -69,11 +69,11 @@ type selected struct {
 
 func (s *selected) measure() error {
 	const updated = 10 * writers // objects
-	k, objects, err := s.objects(plain, max(s.watchers, updated))
+	k, objects, err := s.createObjects(plain, max(s.watchers, updated))
 	if err != nil {
 		return err
 	}
-	from, err := s.newest(k)
+	from, err := s.listVersion(k)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func initial(f *flag.FlagSet) measure {
 	count := f.Int("objects", 10_000, "objects")
 	clients := f.Int("clients", 50, "clients that ask at once")
 	return func(ctx context.Context, b *bench) error {
-		k, _, err := b.objects(plain, *count)
+		k, _, err := b.createObjects(plain, *count)
 		if err != nil {
 			return err
 		}

@@ -88,7 +88,7 @@ func (l *limit) measure() error {
 	for i, w := range watches {
 		reading.Go(func() { errs[i] = w.skip(l.frames) })
 	}
-	if _, err := l.must("POST", "/", "", nil, 200); err != nil {
+	if _, err := l.expect("POST", "/", "", nil, 200); err != nil {
 		closeAll(watches)
 		reading.Wait()
 		return err

@@ -43,7 +43,7 @@ func neighbours(f *flag.FlagSet) measure {
 			second.http, second.token = &http.Transport{}, secondToken
 		}
 		defer second.http.CloseIdleConnections()
-		k, objects, err := b.objects(plain, *large)
+		k, objects, err := b.createObjects(plain, *large)
 		if err != nil {
 			return err
 		}

@@ -23,13 +23,13 @@ func get(f *flag.FlagSet) measure {
 		if err != nil {
 			return err
 		}
-		k, objects, err := b.objects(plain, 1000)
+		k, objects, err := b.createObjects(plain, 1000)
 		if err != nil {
 			return err
 		}
 		for _, c := range clients {
 			err := b.requests(pairs{"clients", c, "n", *count}, c, *count, func(i int) error {
-				_, err := b.must("GET", k.path()+"/"+objects[i%len(objects)].name, "", nil, 200)
+				_, err := b.expect("GET", k.path()+"/"+objects[i%len(objects)].name, "", nil, 200)
 				return err
 			})
 			if err != nil {
@@ -56,7 +56,7 @@ func list(f *flag.FlagSet) measure {
 		if err != nil {
 			return err
 		}
-		k, _, err := b.objects(plain, *objects)
+		k, _, err := b.createObjects(plain, *objects)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func mixed(f *flag.FlagSet) measure {
 	rate := f.Int("rate", 500, "updates a second, by four clients")
 	length := f.Duration("for", 10*time.Second, "how long to measure")
 	return func(ctx context.Context, b *bench) error {
-		k, objects, err := b.objects(plain, 100) // which is what a list has
+		k, objects, err := b.createObjects(plain, 100) // which is what a list has
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func mixed(f *flag.FlagSet) measure {
 		gets, getErr := []time.Duration(nil), error(nil)
 		writing.Go(func() {
 			gets, getErr = until(end, func(i int) error {
-				_, err := b.must("GET", k.path()+"/"+objects[i%len(objects)].name, "", nil, 200)
+				_, err := b.expect("GET", k.path()+"/"+objects[i%len(objects)].name, "", nil, 200)
 				return err
 			})
 		})
@@ -212,7 +212,7 @@ func listing(f *flag.FlagSet) measure {
 	clients := f.Int("clients", 8, "clients that list all the time")
 	length := f.Duration("for", 10*time.Second, "how long each case takes")
 	return func(ctx context.Context, b *bench) error {
-		k, objects, err := b.objects(plain, *count)
+		k, objects, err := b.createObjects(plain, *count)
 		if err != nil {
 			return err
 		}
@@ -292,7 +292,7 @@ func memory(f *flag.FlagSet) measure {
 	clients := f.Int("clients", 4, "clients that each list everything once, at the same time")
 	return func(ctx context.Context, b *bench) error {
 		begin := time.Now()
-		k, _, err := b.objects(plain, *count)
+		k, _, err := b.createObjects(plain, *count)
 		if err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ const promotion = 2 * time.Minute
 func (s *server) awaitVoters(ctx context.Context) error {
 	want := s.voters()
 	for giveUp := time.Now().Add(promotion); ; {
-		answer, err := s.each[0].must("GET", "/apiserver-lite/members", "", nil, 200)
+		answer, err := s.each[0].expect("GET", "/apiserver-lite/members", "", nil, 200)
 		if err == nil && strings.Count(string(answer), `"voter":true`) == want {
 			return nil
 		}
@@ -203,11 +203,11 @@ func lag(f *flag.FlagSet) measure {
 	updates := f.Int("updates", 4000, "updates")
 	rate := f.Int("rate", 200, "updates a second, 0 for as fast as it goes")
 	return func(ctx context.Context, b *bench) error {
-		k, objects, err := b.objects(plain, 1000)
+		k, objects, err := b.createObjects(plain, 1000)
 		if err != nil {
 			return err
 		}
-		from, err := b.newest(k)
+		from, err := b.listVersion(k)
 		if err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func failover(f *flag.FlagSet) measure {
 		if *victim < 0 || *victim >= len(b.each) {
 			return fmt.Errorf("--kill %d: there are %d replicas", *victim, len(b.each))
 		}
-		k, objects, err := b.objects(plain, len(b.each))
+		k, objects, err := b.createObjects(plain, len(b.each))
 		if err != nil {
 			return err
 		}
@@ -379,7 +379,7 @@ func (w *survivor) write(killed <-chan time.Time, end time.Time) {
 		w.refused++
 		w.err = err
 		// Whether the write was done isn't known: its outcome is read from its key.
-		if answer, err := w.must("GET", w.kind.path()+"/"+w.object.name, "", nil, 200); err == nil {
+		if answer, err := w.expect("GET", w.kind.path()+"/"+w.object.name, "", nil, 200); err == nil {
 			w.object.version = versionIn(answer)
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -15,11 +15,11 @@ import (
 func resume(f *flag.FlagSet) measure {
 	events := f.Int("events", 10_000, "updates after the watch's resourceVersion")
 	return func(ctx context.Context, b *bench) error {
-		k, objects, err := b.objects(plain, 1000)
+		k, objects, err := b.createObjects(plain, 1000)
 		if err != nil {
 			return err
 		}
-		from, err := b.newest(k)
+		from, err := b.listVersion(k)
 		if err != nil {
 			return err
 		}
@@ -59,15 +59,15 @@ func storm(f *flag.FlagSet) measure {
 	missing := f.Int("missing", 5, "updates that each has missed and must get")
 	rate := f.Int("rate", 100, "updates a second meanwhile, of another kind: none of them is an event for all the clients")
 	return func(ctx context.Context, b *bench) error {
-		k, objects, err := b.objects(plain, 100)
+		k, objects, err := b.createObjects(plain, 100)
 		if err != nil {
 			return err
 		}
-		other, others, err := b.objects(thirty, 100)
+		other, others, err := b.createObjects(thirty, 100)
 		if err != nil {
 			return err
 		}
-		from, err := b.newest(k)
+		from, err := b.listVersion(k)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (s *stormed) come(ctx context.Context) (*watch, error) {
 			return nil, err
 		}
 		if wait == 0 { // gone
-			if from, err = s.newest(s.kind); err != nil {
+			if from, err = s.listVersion(s.kind); err != nil {
 				return nil, err
 			}
 			all = nil

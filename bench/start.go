@@ -31,12 +31,12 @@ func start(f *flag.FlagSet) measure {
 
 // firstObject posts a definition, and an object again and again until it's taken.
 func (b *bench) firstObject() error {
-	k, err := b.room(plain)
+	k, err := b.ownNamespace(plain)
 	if err != nil {
 		return err
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		code, answer, err := b.do("POST", k.path(), "application/json", k.body("first", 0, 0))
+		code, answer, err := b.send("POST", k.path(), "application/json", k.body("first", 0, 0))
 		if err != nil || code == 201 {
 			return err
 		}

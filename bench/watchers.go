@@ -123,11 +123,11 @@ func (b *bench) goroutines() (float64, error) {
 // primed makes one object and watches it once, so that what the first watch costs isn't counted. It returns the version
 // to watch from.
 func (b *bench) primed() (kind, int64, error) {
-	k, _, err := b.objects(plain, 1)
+	k, _, err := b.createObjects(plain, 1)
 	if err != nil {
 		return k, 0, err
 	}
-	from, err := b.newest(k)
+	from, err := b.listVersion(k)
 	if err != nil {
 		return k, 0, err
 	}
@@ -175,7 +175,7 @@ func slow(f *flag.FlagSet) measure {
 	rate := f.Int("rate", 1000, "updates a second, 0 for as fast as it goes")
 	pairsOf := f.Int("pairs", 5, "parts with, and as many without")
 	return func(ctx context.Context, b *bench) error {
-		k, objects, err := b.objects(plain, 1000)
+		k, objects, err := b.createObjects(plain, 1000)
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ type delivery struct {
 
 // measure opens the watches and then updates the objects. A reader that misses an event is an error.
 func (d *delivery) measure(objects []*object) error {
-	from, err := d.newest(d.kind)
+	from, err := d.listVersion(d.kind)
 	if err != nil {
 		return err
 	}

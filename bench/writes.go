@@ -55,14 +55,14 @@ func kindNamed(name string) (kind, error) {
 var errUnsupported = errors.New("not supported")
 
 func (b *bench) writeCase(k kind, op string, clients, count int) error {
-	k, objects, err := b.objects(k, 10*clients) // so that each has one client
+	k, objects, err := b.createObjects(k, 10*clients) // so that each has one client
 	if err != nil {
 		return err
 	}
 	write := func(i int) error { return b.change(k, op, objects[i%len(objects)]) }
 	if op == "create" {
 		write = func(i int) error {
-			_, err := b.must("POST", k.path(), "application/json", k.body(fmt.Sprint("c", i), i, 0), 201)
+			_, err := b.expect("POST", k.path(), "application/json", k.body(fmt.Sprint("c", i), i, 0), 201)
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (b *bench) change(k kind, op string, o *object) error {
 		path += "?fieldManager=bench&force=true"
 		contentType, body = "application/apply-patch+yaml", k.body(o.name, o.n, 0)
 	}
-	code, answer, err := b.do("PATCH", path, contentType, body)
+	code, answer, err := b.send("PATCH", path, contentType, body)
 	if err == nil && code == http.StatusUnsupportedMediaType {
 		return errUnsupported
 	}
