@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	builtin "github.com/apiserver-lite/apiserver-lite/admission/plugins"
+	"github.com/apiserver-lite/apiserver-lite/admission/plugins"
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -43,9 +43,9 @@ func (o *Options) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&o.ConfigFile, "admission-control-config-file", o.ConfigFile,
 		"YAML or JSON file with an AdmissionConfiguration, by which the plug-ins PodSecurity and EventRateLimit are configured")
 	o.NotReadySeconds, o.UnreachableSeconds = new(int64), new(int64)
-	set.Int64Var(o.NotReadySeconds, "default-not-ready-toleration-seconds", builtin.DefaultTolerationSeconds,
+	set.Int64Var(o.NotReadySeconds, "default-not-ready-toleration-seconds", plugins.DefaultTolerationSeconds,
 		"how long a pod stays on a node that isn't ready, unless it says so itself: what the plug-in DefaultTolerationSeconds sets")
-	set.Int64Var(o.UnreachableSeconds, "default-unreachable-toleration-seconds", builtin.DefaultTolerationSeconds,
+	set.Int64Var(o.UnreachableSeconds, "default-unreachable-toleration-seconds", plugins.DefaultTolerationSeconds,
 		"how long a pod stays on a node that can't be reached, unless it says so itself: what the plug-in DefaultTolerationSeconds sets")
 }
 
@@ -147,8 +147,8 @@ func New(c Config) (*Chain, error) {
 	}
 	c.metrics, c.decisions = webhook.NewMetrics(), policy.NewMetrics()
 	chain := &Chain{registry: c.Registry, collectors: slices.Concat(c.metrics.Collectors(), c.decisions.Collectors())}
-	for i := range plugins {
-		p := &plugins[i]
+	for i := range known {
+		p := &known[i]
 		if !c.has(p) || p.goesBy.Resource != "" && !c.Registry.Has(p.goesBy) {
 			continue
 		}

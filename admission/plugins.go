@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	builtin "github.com/apiserver-lite/apiserver-lite/admission/plugins"
+	"github.com/apiserver-lite/apiserver-lite/admission/plugins"
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -41,75 +41,75 @@ var (
 	claims = schema.GroupResource{Resource: "persistentvolumeclaims"}
 )
 
-// plugins are in the order in which they're asked, which is Kubernetes'.
-var plugins = []plugin{
+// known are all plug-ins, in the order in which they're asked, which is Kubernetes'.
+var known = []plugin{
 	{name: "AlwaysAdmit", noop: true},
 	{name: "NamespaceAutoProvision"},
 	{name: "NamespaceLifecycle", builtIn: true},
 	{name: "NamespaceExists", builtIn: true},
 	{name: "LimitPodHardAntiAffinityTopology"},
 	{name: "LimitRanger", on: always, goesBy: schema.GroupResource{Resource: "limitranges"}, make: func(c *Config) (Member, error) {
-		return builtin.NewLimitRanger(c.Registry, c.unreadable("LimitRange")), nil
+		return plugins.NewLimitRanger(c.Registry, c.unreadable("LimitRange")), nil
 	}},
 	{name: "ServiceAccount", on: inKubernetes, make: func(c *Config) (Member, error) {
-		return builtin.NewServiceAccount(c.Registry), nil
+		return plugins.NewServiceAccount(c.Registry), nil
 	}},
-	{name: "NodeRestriction", goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewNodeRestriction(c.Registry, c.Authorizer), nil }},
-	{name: "TaintNodesByCondition", on: inKubernetes, goesBy: nodes, make: func(*Config) (Member, error) { return builtin.TaintNodes{}, nil }},
-	{name: "AlwaysPullImages", goesBy: pods, make: func(*Config) (Member, error) { return builtin.AlwaysPullImages{}, nil }},
+	{name: "NodeRestriction", goesBy: nodes, make: func(c *Config) (Member, error) { return plugins.NewNodeRestriction(c.Registry, c.Authorizer), nil }},
+	{name: "TaintNodesByCondition", on: inKubernetes, goesBy: nodes, make: func(*Config) (Member, error) { return plugins.TaintNodes{}, nil }},
+	{name: "AlwaysPullImages", goesBy: pods, make: func(*Config) (Member, error) { return plugins.AlwaysPullImages{}, nil }},
 	{name: "ImagePolicyWebhook"},
 	{name: "PodSecurity", on: always, goesBy: pods, make: func(c *Config) (Member, error) {
-		return builtin.NewPodSecurity(c.Registry, c.given["PodSecurity"], c.unreadable("Pod"))
+		return plugins.NewPodSecurity(c.Registry, c.given["PodSecurity"], c.unreadable("Pod"))
 	}},
 	{name: "PodNodeSelector"},
 	{name: "Priority", on: inKubernetes, make: func(c *Config) (Member, error) {
-		return builtin.NewPriority(c.Registry, c.unreadable("PriorityClass")), nil
+		return plugins.NewPriority(c.Registry, c.unreadable("PriorityClass")), nil
 	}},
 	{name: "DefaultTolerationSeconds", on: inKubernetes, goesBy: pods, make: func(c *Config) (Member, error) {
-		return builtin.DefaultTolerations{NotReady: orDefault(c.NotReadySeconds), Unreachable: orDefault(c.UnreachableSeconds)}, nil
+		return plugins.DefaultTolerations{NotReady: orDefault(c.NotReadySeconds), Unreachable: orDefault(c.UnreachableSeconds)}, nil
 	}},
 	{name: "PodTolerationRestriction"},
-	{name: "EventRateLimit", make: func(c *Config) (Member, error) { return builtin.NewEventRateLimit(c.given["EventRateLimit"]) }},
-	{name: "ExtendedResourceToleration", goesBy: pods, make: func(*Config) (Member, error) { return builtin.ExtendedResourceToleration{}, nil }},
+	{name: "EventRateLimit", make: func(c *Config) (Member, error) { return plugins.NewEventRateLimit(c.given["EventRateLimit"]) }},
+	{name: "ExtendedResourceToleration", goesBy: pods, make: func(*Config) (Member, error) { return plugins.ExtendedResourceToleration{}, nil }},
 	{name: "DefaultStorageClass", on: always, goesBy: schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, make: func(c *Config) (Member, error) {
-		return builtin.NewDefaultStorageClass(c.Registry, c.unreadable("StorageClass")), nil
+		return plugins.NewDefaultStorageClass(c.Registry, c.unreadable("StorageClass")), nil
 	}},
-	{name: "StorageObjectInUseProtection", on: inKubernetes, goesBy: claims, make: func(*Config) (Member, error) { return builtin.StorageInUse{}, nil }},
+	{name: "StorageObjectInUseProtection", on: inKubernetes, goesBy: claims, make: func(*Config) (Member, error) { return plugins.StorageInUse{}, nil }},
 	{name: "PodGroupProtection", noop: true}, // PodGroups are behind a feature gate that is off
 	{name: "OwnerReferencesPermissionEnforcement", make: func(c *Config) (Member, error) {
-		return builtin.NewOwnerReferences(c.Registry, c.Authorizer), nil
+		return plugins.NewOwnerReferences(c.Registry, c.Authorizer), nil
 	}},
 	{name: "PersistentVolumeClaimResize", on: always, goesBy: claims, make: func(c *Config) (Member, error) {
-		return builtin.NewClaimResize(c.Registry, c.unreadable("StorageClass")), nil
+		return plugins.NewClaimResize(c.Registry, c.unreadable("StorageClass")), nil
 	}},
 	{name: "RuntimeClass", on: always, goesBy: schema.GroupResource{Group: "node.k8s.io", Resource: "runtimeclasses"}, make: func(c *Config) (Member, error) {
-		return builtin.NewRuntimeClass(c.Registry, c.unreadable("RuntimeClass")), nil
+		return plugins.NewRuntimeClass(c.Registry, c.unreadable("RuntimeClass")), nil
 	}},
 	{name: "CertificateApproval", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
-		return builtin.NewCertificateApproval(c.Authorizer), nil
+		return plugins.NewCertificateApproval(c.Authorizer), nil
 	}},
 	{name: "CertificateSigning", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
-		return builtin.NewCertificateSigning(c.Authorizer), nil
+		return plugins.NewCertificateSigning(c.Authorizer), nil
 	}},
 	{name: "ClusterTrustBundleAttest", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}, make: func(c *Config) (Member, error) {
-		return builtin.NewClusterTrustBundleAttest(c.Authorizer), nil
+		return plugins.NewClusterTrustBundleAttest(c.Authorizer), nil
 	}},
 	{name: "CertificateSubjectRestriction", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
-		return builtin.CertificateSubjectRestriction{}, nil
+		return plugins.CertificateSubjectRestriction{}, nil
 	}},
 	{name: "DefaultIngressClass", on: always, goesBy: schema.GroupResource{Group: "networking.k8s.io", Resource: "ingressclasses"}, make: func(c *Config) (Member, error) {
-		return builtin.NewDefaultIngressClass(c.Registry, c.unreadable("IngressClass")), nil
+		return plugins.NewDefaultIngressClass(c.Registry, c.unreadable("IngressClass")), nil
 	}},
 	{name: "DenyServiceExternalIPs"},
-	{name: "PodTopologyLabels", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewTopologyLabels(c.Registry), nil }},
-	{name: "NodeDeclaredFeatureValidator", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewDeclaredFeatures(c.Registry), nil }},
-	{name: "PodResizeValidator", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewPodResize(c.Registry), nil }},
+	{name: "PodTopologyLabels", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return plugins.NewTopologyLabels(c.Registry), nil }},
+	{name: "NodeDeclaredFeatureValidator", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return plugins.NewDeclaredFeatures(c.Registry), nil }},
+	{name: "PodResizeValidator", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return plugins.NewPodResize(c.Registry), nil }},
 	{name: "MutatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewMutating(c.policies()), nil }},
 	{name: "MutatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewMutating(c.webhooks()), nil }},
 	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
 	{name: "ValidatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewValidating(c.webhooks()), nil }},
 	{name: "ResourceQuota", on: always, goesBy: schema.GroupResource{Resource: "resourcequotas"}, make: func(c *Config) (Member, error) {
-		return builtin.NewResourceQuota(c.Registry, c.Quotas), nil
+		return plugins.NewResourceQuota(c.Registry, c.Quotas), nil
 	}},
 	{name: "AlwaysDeny"},
 }
@@ -117,18 +117,18 @@ var plugins = []plugin{
 // orDefault returns the seconds of a flag.
 func orDefault(seconds *int64) int64 {
 	if seconds == nil {
-		return builtin.DefaultTolerationSeconds
+		return plugins.DefaultTolerationSeconds
 	}
 	return *seconds
 }
 
 // find returns the plug-in of a name; nil if Kubernetes has none.
 func find(name string) *plugin {
-	i := slices.IndexFunc(plugins, func(p plugin) bool { return p.name == name })
+	i := slices.IndexFunc(known, func(p plugin) bool { return p.name == name })
 	if i < 0 {
 		return nil
 	}
-	return &plugins[i]
+	return &known[i]
 }
 
 // unreadable logs that a plug-in leaves out an object which can't be read.
@@ -140,7 +140,7 @@ func (c *Config) unreadable(kind string) func(*kube.Object, error) {
 
 // names are those of the plug-ins that this server has.
 func names() (list []string) {
-	for _, p := range plugins {
+	for _, p := range known {
 		if p.make != nil {
 			list = append(list, p.name)
 		}
