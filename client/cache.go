@@ -63,7 +63,7 @@ func StartCache[T any](ctx context.Context, from Collection[T], options ...Optio
 		defer close(c.ended)
 		c.why = Reflect(inner, from, c, options...)
 	}()
-	if c.wait(ctx, "") != nil { // ctx has ended, and so Reflect will
+	if c.WaitFor(ctx, "") != nil { // ctx has ended, and so Reflect will
 		<-c.ended
 		cancel()
 		return nil, fmt.Errorf("cache of %s: %w", from, c.why)
@@ -95,9 +95,7 @@ func (c *Cache[T]) Version() string {
 // WaitFor waits until the cache has that version or a newer one. So a program reads its own writes: it waits for the
 // ResourceVersion of the object that its write returned. A write of an object that the cache doesn't select is waited for
 // until the next bookmark, which is a minute at most. It ends with why ctx ended, or with ErrClosed if the cache ends first.
-func (c *Cache[T]) WaitFor(ctx context.Context, version string) error { return c.wait(ctx, version) }
-
-func (c *Cache[T]) wait(ctx context.Context, version string) error {
+func (c *Cache[T]) WaitFor(ctx context.Context, version string) error {
 	w := &waiter{version, make(chan struct{})}
 	c.mu.Lock()
 	if c.version != "" && !olderVersion(c.version, version) {

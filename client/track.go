@@ -247,7 +247,7 @@ func (s *initialState[T]) take(event Event[T]) {
 func (t *tracker[T]) list(ctx context.Context) error {
 	s := *t.settings
 	for {
-		s.query = t.query(nil)
+		s.query = t.settings.only(aWatch)
 		if t.version != "" {
 			s.query.Set("resourceVersion", t.version)
 			s.query.Set("resourceVersionMatch", matchNotOlderThan)
@@ -297,12 +297,7 @@ func (t *tracker[T]) watch(ctx context.Context, with map[string]string) (*connec
 
 // query returns the options' query with more in it.
 func (t *tracker[T]) query(with map[string]string) url.Values {
-	query := url.Values{}
-	for _, name := range []string{"labelSelector", "fieldSelector"} {
-		if value := t.settings.query.Get(name); value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := t.settings.only(aWatch)
 	for name, value := range with {
 		query.Set(name, value)
 	}

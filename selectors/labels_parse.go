@@ -84,13 +84,7 @@ func (p *labelParser) advance() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-func isSymbol(c byte) bool {
-	switch c {
-	case '=', '!', '(', ')', ',', '>', '<':
-		return true
-	}
-	return false
-}
+func isSymbol(c byte) bool { return strings.IndexByte("=!(),><", c) >= 0 }
 
 func isWord(c byte) bool { return c != 0 && !isSpace(c) && !isSymbol(c) }
 

@@ -54,7 +54,7 @@ func valueProblem(value string) string {
 func isName(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
-		case isLower(c), 'A' <= c && c <= 'Z':
+		case isLowerOrDigit(c), 'A' <= c && c <= 'Z':
 		case c == '-' || c == '_' || c == '.':
 			if i == 0 || i == len(s)-1 {
 				return false
@@ -69,11 +69,11 @@ func isName(s string) bool {
 // isSubdomain reports whether s is a DNS subdomain of RFC 1123, whatever its length.
 func isSubdomain(s string) bool {
 	for part := range strings.SplitSeq(s, ".") {
-		if part == "" || !isLower(part[0]) || !isLower(part[len(part)-1]) {
+		if part == "" || !isLowerOrDigit(part[0]) || !isLowerOrDigit(part[len(part)-1]) {
 			return false
 		}
 		for i := range len(part) {
-			if !isLower(part[i]) && part[i] != '-' {
+			if !isLowerOrDigit(part[i]) && part[i] != '-' {
 				return false
 			}
 		}
@@ -81,5 +81,5 @@ func isSubdomain(s string) bool {
 	return true
 }
 
-// isLower reports whether c is a lower case letter or a digit.
-func isLower(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+// isLowerOrDigit reports whether c is a lower case letter or a digit.
+func isLowerOrDigit(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
