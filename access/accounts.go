@@ -25,6 +25,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -273,6 +274,13 @@ func (a *Accounts) bind(ctx context.Context, to *boundTo, ref *authenticationv1.
 	return nil
 }
 
+// The resources that a token may be bound to, besides pods.
+var (
+	accountsPrefix = storage.PrefixOf("", "serviceaccounts")
+	secretsPrefix  = storage.PrefixOf("", "secrets")
+	nodesPrefix    = storage.PrefixOf("", "nodes")
+)
+
 var plurals = map[string]string{"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 // bindPod checks that a pod runs with the account, and notes the pod's node in the token.
@@ -304,20 +312,7 @@ func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*kub
 	if err := e.Freshen(ctx); err != nil {
 		return nil, err
 	}
-	return a.cached(kind, namespace, name), nil
-}
-
-// cached returns an object of a core kind as the caches have it, nil if there is none.
-func (a *Accounts) cached(kind, namespace, name string) *kube.Object {
-	e := a.registry.Catalog().Kind("v1", kind)
-	if e == nil {
-		return nil
-	}
-	key, err := e.Prefix().Key(namespace, name)
-	if err != nil {
-		return nil // no object can have that name
-	}
-	return e.Cache().Get(key)
+	return e.Object(namespace, name), nil
 }
 
 // knows tells whether a token says that it's one of ours. Nothing is proven by that.
@@ -370,22 +365,27 @@ func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*tokenClaims, error) 
 }
 
 // checkBound returns an error if something is gone that the token ends with. The error is a Status if the store can't tell: see
-// registry.Endpoint.Await. All caches are as new as the one that is waited for.
+// registry.Endpoint.Freshen. All caches are as new as the one that is waited for.
 func (a *Accounts) checkBound(ctx context.Context, b *boundTo) error {
-	if e := a.registry.Catalog().Kind("v1", "ServiceAccount"); e != nil {
+	served := a.registry.Catalog()
+	if e := served.Prefix(accountsPrefix); e != nil {
 		if err := e.Freshen(ctx); err != nil {
 			return err
 		}
 	}
 	for _, of := range []struct {
 		kind, namespace string
+		at              storage.Prefix
 		ref             *reference
-	}{{"ServiceAccount", b.Namespace, &b.Account}, {"Pod", b.Namespace, b.Pod}, {"Secret", b.Namespace, b.Secret}, {"Node", "", b.boundNode()}} {
+	}{
+		{"ServiceAccount", b.Namespace, accountsPrefix, &b.Account}, {"Pod", b.Namespace, podsPrefix, b.Pod},
+		{"Secret", b.Namespace, secretsPrefix, b.Secret}, {"Node", "", nodesPrefix, b.boundNode()},
+	} {
 		if of.ref == nil {
 			continue
 		}
 		account := of.kind == "ServiceAccount"
-		switch o := a.cached(of.kind, of.namespace, of.ref.Name); {
+		switch o := served.Object(of.at, of.namespace, of.ref.Name); {
 		case account && (o == nil || o.Err != nil):
 			return fmt.Errorf("serviceaccounts %q not found", of.ref.Name)
 		case o == nil || o.Err != nil || of.ref.UID == "":

@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
@@ -258,7 +257,7 @@ func writeAll[T any, P interface {
 			var rev storage.Revision
 			var err error
 			if b.pending.instead[o] == nil {
-				rev, err = create(ctx, e, o)
+				rev, err = writes.MakeAs(ctx, e, o, "")
 			} else {
 				rev, err = writes.AmendAs[T, P](ctx, e, o.GetNamespace(), o.GetName(), o.GetUID(), func(stored *T) { mend(P(stored), o) })
 			}
@@ -271,15 +270,4 @@ func writeAll[T any, P interface {
 			return err
 		})
 	}
-}
-
-// create creates an object.
-func create(ctx context.Context, e *registry.Endpoint, o metav1.Object) (storage.Revision, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return 0, err
-	}
-	return writes.Of(e).Make(ctx, writes.Made{
-		Namespace: o.GetNamespace(), Name: o.GetName(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(), Content: content,
-	})
 }

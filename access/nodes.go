@@ -19,7 +19,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // NodeUserPrefix begins the names of nodes' users.
@@ -283,22 +282,9 @@ func (q *nodeRequest) selects(field string) bool {
 	return false
 }
 
-// cached returns a resource's objects; nil if it isn't served.
-func (n *nodeAuthorizer) cached(p storage.Prefix) *cacher.Resource {
-	if e := n.registry.Catalog().Prefix(p); e != nil {
-		return e.Cache()
-	}
-	return nil
-}
-
 // names tells whether the object that is asked for names the node as its own in spec.nodeName.
 func (q *nodeRequest) names(p storage.Prefix, namespace string) bool {
-	key, err := p.Key(namespace, q.GetName())
-	objects := q.cached(p)
-	if err != nil || objects == nil {
-		return false
-	}
-	o := objects.Get(key)
+	o := q.registry.Catalog().Object(p, namespace, q.GetName())
 	return o != nil && o.Err == nil && o.Field("spec.nodeName") == q.node
 }
 
@@ -306,11 +292,11 @@ func (q *nodeRequest) names(p storage.Prefix, namespace string) bool {
 func (q *nodeRequest) podsIn(namespace string, has ...string) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		in, err := podsPrefix.Namespace(namespace)
-		objects := q.cached(podsPrefix)
-		if err != nil || objects == nil {
+		pods := q.registry.Catalog().Prefix(podsPrefix)
+		if err != nil || pods == nil {
 			return
 		}
-		snapshot, keys := objects.Snapshot(), storage.Range{Prefix: in}
+		snapshot, keys := pods.Cache().Snapshot(), storage.Range{Prefix: in}
 		found, indexed := snapshot.Where("spec.nodeName", q.node, keys)
 		if !indexed {
 			found = snapshot.In(keys)
@@ -349,12 +335,8 @@ func (q *nodeRequest) seesSecret() bool {
 	if q.anyPod(usesSecret) {
 		return true
 	}
-	volumes := q.cached(volumesPrefix)
-	if volumes == nil {
-		return false
-	}
 	text := []byte(`"` + q.GetName() + `"`)
-	for o := range volumes.Snapshot().All(string(volumesPrefix)) {
+	for o := range q.registry.Catalog().Cached(schema.GroupResource{Resource: "persistentvolumes"}, "", "") {
 		pv := &corev1.PersistentVolume{}
 		if o.Err != nil || !bytes.Contains(o.Raw(), text) || json.Unmarshal(o.Raw(), pv) != nil || pv.Spec.ClaimRef == nil {
 			continue
@@ -369,12 +351,7 @@ func (q *nodeRequest) seesSecret() bool {
 
 // seesVolume tells whether a pod of the node uses a volume.
 func (q *nodeRequest) seesVolume() bool {
-	key, err := volumesPrefix.Key("", q.GetName())
-	volumes := q.cached(volumesPrefix)
-	if err != nil || volumes == nil {
-		return false
-	}
-	o, pv := volumes.Get(key), &corev1.PersistentVolume{}
+	o, pv := q.registry.Catalog().Object(volumesPrefix, "", q.GetName()), &corev1.PersistentVolume{}
 	if o == nil || o.Err != nil || json.Unmarshal(o.Raw(), pv) != nil || pv.Spec.ClaimRef == nil {
 		return false
 	}

@@ -166,8 +166,7 @@ func (b *Backend) ownPath() string {
 // report notes a condition in the status of a server's APIService, if it isn't there yet.
 func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrationv1.APIServiceCondition) error {
 	e := a.registry.Catalog().Prefix(apiServices)
-	o := a.cached(apiServices, "", b.Name)
-	if e == nil || o == nil {
+	if e == nil || e.Object("", b.Name) == nil {
 		return nil
 	}
 	var counted string // the reason why the server isn't available any more

@@ -99,7 +99,7 @@ func (a *Aggregator) forEach(ctx context.Context, work func(ctx context.Context,
 func (a *Aggregator) stampOf(r *Route) stamp {
 	s := stamp{apiService: r.revision}
 	at := r.apiService.Spec.Service
-	if o := a.cached(services, at.Namespace, at.Name); o != nil {
+	if o := a.registry.Catalog().Object(services, at.Namespace, at.Name); o != nil {
 		s.service = o.Revision
 	}
 	for o := range a.slicesOf(at.Namespace, at.Name) {

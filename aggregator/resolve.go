@@ -19,22 +19,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// cached returns an object from the cache, nil if there is none.
-func (a *Aggregator) cached(p storage.Prefix, namespace, name string) *kube.Object {
-	e := a.registry.Catalog().Prefix(p)
-	if e == nil {
-		return nil
-	}
-	key, err := p.Key(namespace, name)
-	if err != nil {
-		return nil
-	}
-	return e.Cache().Get(key)
-}
-
 // service returns a Service from the cache. An error is a Status if there is none.
 func (a *Aggregator) service(namespace, name string) (*corev1.Service, error) {
-	o := a.cached(services, namespace, name)
+	o := a.registry.Catalog().Object(services, namespace, name)
 	if o == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, name)
 	}

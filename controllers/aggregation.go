@@ -20,10 +20,8 @@ import (
 // aggregation gives ClusterRoles that have an aggregationRule the rules of the ClusterRoles that it selects. Any change of a
 // ClusterRole may concern any other, so there is one key, for all of them.
 type aggregation struct {
-	controllers *Controllers
-	queue       queue[string]
-	roles       *cacher.Resource
-	decoded     registry.Decoded[rbacv1.ClusterRole] // the worker's own: there is one key
+	queued[string]
+	decoded registry.Decoded[rbacv1.ClusterRole] // the worker's own: there is one key
 }
 
 var clusterRolesPrefix = storage.PrefixOf(rbacv1.GroupName, "clusterroles")
@@ -32,20 +30,14 @@ var clusterRolesPrefix = storage.PrefixOf(rbacv1.GroupName, "clusterroles")
 const allRoles = "clusterroles"
 
 func newAggregation(c *Controllers) *aggregation {
-	a := &aggregation{controllers: c, roles: c.cacher.Resource(clusterRolesPrefix)}
-	a.queue.log, a.queue.bell, a.queue.work = c.log, &c.reader.bell, pinned(c, a.work)
+	a := &aggregation{}
+	a.queued = newQueued(c, func(string) Object {
+		return Object{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}
+	}, a.work)
 	return a
 }
 
-func (a *aggregation) begin() {}
-
-func (a *aggregation) complete() {}
-
 func (a *aggregation) forget() { a.decoded = registry.Decoded[rbacv1.ClusterRole]{} }
-
-func (a *aggregation) run(ctx context.Context) { a.queue.run(ctx) }
-
-func (a *aggregation) idle() bool { return a.queue.idle() }
 
 func (a *aggregation) observe(e *cacher.Event) {
 	if e.Prefix == clusterRolesPrefix {
@@ -53,20 +45,14 @@ func (a *aggregation) observe(e *cacher.Event) {
 	}
 }
 
-func (a *aggregation) pending(most int) []Pending {
-	return pendingKeys(&a.queue, most, func(string) Object {
-		return Object{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}
-	})
-}
-
 // work gives all ClusterRoles with an aggregationRule the rules that they should have.
 func (a *aggregation) work(ctx context.Context, served *registry.Catalog, _ string) error {
-	objects := slices.Collect(a.roles.Snapshot().All(string(clusterRolesPrefix)))
-	all := a.decoded.All(objects, func(*kube.Object, error) {}) // what nobody can read has no rules
 	e := served.Prefix(clusterRolesPrefix)
 	if e == nil { // ClusterRole isn't served
 		return nil
 	}
+	objects := slices.Collect(e.Cache().Snapshot().All(string(clusterRolesPrefix)))
+	all := a.decoded.All(objects, func(*kube.Object, error) {}) // what nobody can read has no rules
 	var failed []error
 	for _, r := range all {
 		if r.AggregationRule == nil {

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,8 +23,7 @@ import (
 // which knowledge is whole before anybody asks it: that an owner has no dependents left, and that an owner leaves its
 // dependents, whatever else a reference says besides its uid.
 type collector struct {
-	controllers *Controllers
-	queue       queue[string] // of the keys of objects
+	queued[string] // of the keys of objects
 	// knowledge is replaced when the reader begins with a state, and never emptied. A worker takes it once, and asks only
 	// that: what it has taken was whole at the revision up to which it goes, also when a newer one is being made.
 	knowledge atomic.Pointer[knowledge]
@@ -50,17 +48,15 @@ type knowledge struct {
 }
 
 func newCollector(c *Controllers) *collector {
-	g := &collector{controllers: c}
-	g.queue.log, g.queue.bell, g.queue.work = c.log, &c.reader.bell, pinned(c, g.work)
+	g := &collector{}
+	g.queued = newQueued(c, c.keyed, g.work)
 	g.begin()
 	return g
 }
 
-func (c *collector) run(ctx context.Context) { c.queue.run(ctx) }
-
 func (c *collector) begin() {
 	c.knowledge.Store(&knowledge{
-		queue: &c.queue, graph: newGraph(), unproven: map[*node]bool{}, waiting: map[*node]bool{}, spoiled: map[string]uid{},
+		queue: c.queue, graph: newGraph(), unproven: map[*node]bool{}, waiting: map[*node]bool{}, spoiled: map[string]uid{},
 	})
 }
 
@@ -278,11 +274,7 @@ func (k *knowledge) find(owner *node, dependent *kube.Object, ref kube.Owner, se
 		}
 		return notThere
 	}
-	key, err := e.Prefix().Key(namespace, ref.Name)
-	if err != nil {
-		return notThere
-	}
-	o := e.Cache().Get(key)
+	o := e.Object(namespace, ref.Name)
 	if o == nil || o.Err != nil {
 		return notThere
 	}
@@ -330,7 +322,7 @@ func (l *lineage) asks(finalizer string) bool { return slices.Contains(l.Finaliz
 
 // idle tells whether nothing is left to do: nothing is queued, and owners wait only for what others' finalizers hold.
 func (c *collector) idle() bool {
-	if !c.queue.idle() {
+	if !c.queued.idle() {
 		return false
 	}
 	k := c.knowledge.Load()
@@ -340,7 +332,7 @@ func (c *collector) idle() bool {
 }
 
 func (c *collector) pending(most int) []Pending {
-	all := pendingKeys(&c.queue, most, c.controllers.keyed)
+	all := c.queued.pending(most)
 	k := c.knowledge.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -172,9 +172,9 @@ type emptied struct {
 }
 
 // containers has the containers that are being emptied, by name, and the queue of those that need a pass. The zero value
-// isn't ready: queue must be set.
+// isn't ready: queued must be set.
 type containers struct {
-	queue queue[string]
+	queued[string]
 
 	mu   sync.Mutex // guards open
 	open map[string]*emptied

@@ -108,6 +108,52 @@ type controller interface {
 	pending(most int) []Pending
 }
 
+// queued is what controllers have in common: a queue of what there is to do, and nothing besides. A controller that has more says so
+// by methods of its own.
+type queued[K comparable] struct {
+	controllers *Controllers
+	queue       *queue[K]
+	object      func(k K) Object // that a key stands for, for a Report
+}
+
+// newQueued returns what a controller works on its keys with. work is given what is served, at least as new as the event that has
+// queued the key. It writes nothing once everything was reset since it began: what it decided by may be gone. The reader is told the
+// whole state then, and the work begins anew from that.
+func newQueued[K comparable](c *Controllers, object func(k K) Object, work func(ctx context.Context, served *registry.Catalog, k K) error) queued[K] {
+	pinned := func(ctx context.Context, k K) error {
+		if err := work(c.registry.Pin(ctx), c.served(), k); !errors.Is(err, storage.ErrReplaced) {
+			return err
+		}
+		return nil
+	}
+	return queued[K]{c, &queue[K]{log: c.log, bell: &c.reader.bell, work: pinned}, object}
+}
+
+func (q *queued[K]) begin() {}
+
+func (q *queued[K]) complete() {}
+
+func (q *queued[K]) forget() {}
+
+func (q *queued[K]) run(ctx context.Context) { q.queue.run(ctx) }
+
+func (q *queued[K]) idle() bool { return q.queue.idle() }
+
+func (q *queued[K]) pending(most int) (all []Pending) {
+	q.queue.each(func(k K, cause error) bool {
+		if len(all) >= most {
+			return false
+		}
+		p := Pending{Object: q.object(k), Cause: "it's being worked on"}
+		if cause != nil {
+			p.Cause = cause.Error()
+		}
+		all = append(all, p)
+		return true
+	})
+	return all
+}
+
 // New returns the controllers of a registry.
 func New(o Options) *Controllers {
 	if o.Log == nil {
@@ -169,18 +215,6 @@ func (c *Controllers) add(k controller, finalizers ...string) {
 // served returns what is served, as new as what the reader has told the controllers: with each definition's event comes its
 // catalog. It's empty while no term runs.
 func (c *Controllers) served() *registry.Catalog { return c.reader.served.Load() }
-
-// pinned returns work that is given what is served, at least as new as the event that has queued it. It writes nothing once
-// everything was reset since it began: what it decided by may be gone. The reader is told the whole state then, and the work
-// begins anew from that.
-func pinned[K comparable](c *Controllers, work func(ctx context.Context, served *registry.Catalog, k K) error) func(ctx context.Context, k K) error {
-	return func(ctx context.Context, k K) error {
-		if err := work(c.registry.Pin(ctx), c.served(), k); !errors.Is(err, storage.ErrReplaced) {
-			return err
-		}
-		return nil
-	}
-}
 
 // Run runs the controllers until ctx ends. It returns nil then, when they have ended. The registry must be running.
 //

@@ -18,36 +18,24 @@ import (
 // it's never off.
 type definitions struct {
 	containers
-	controllers *Controllers
-
 	unnamed map[string]bool // guarded by containers.mu: those that wait for names
 }
 
 var definitionsPrefix = storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions")
 
 func newDefinitions(c *Controllers) *definitions {
-	d := &definitions{controllers: c, unnamed: map[string]bool{}}
-	d.queue.log, d.queue.bell, d.queue.work = c.log, &c.reader.bell, pinned(c, d.work)
+	d := &definitions{unnamed: map[string]bool{}}
+	d.queued = newQueued(c, func(name string) Object {
+		return Object{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: name}
+	}, d.work)
 	return d
 }
-
-func (d *definitions) complete() {}
 
 func (d *definitions) forget() {
 	d.containers.forget()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.unnamed)
-}
-
-func (d *definitions) run(ctx context.Context) { d.queue.run(ctx) }
-
-func (d *definitions) idle() bool { return d.queue.idle() }
-
-func (d *definitions) pending(most int) []Pending {
-	return pendingKeys(&d.queue, most, func(name string) Object {
-		return Object{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: name}
-	})
 }
 
 func (d *definitions) observe(e *cacher.Event) {

@@ -28,9 +28,8 @@ type Duty struct {
 
 // duties does the Duties.
 type duties struct {
-	controllers *Controllers
-	all         []Duty
-	queue       queue[chore]
+	queued[chore]
+	all []Duty
 }
 
 // chore is one key of a Duty, by its place in the list.
@@ -40,14 +39,10 @@ type chore struct {
 }
 
 func newDuties(c *Controllers, all []Duty) *duties {
-	d := &duties{controllers: c, all: all}
-	d.queue.log, d.queue.bell, d.queue.work = c.log, &c.reader.bell, pinned(c, d.work)
+	d := &duties{all: all}
+	d.queued = newQueued(c, func(c chore) Object { return Object{Kind: all[c.duty].Name, Name: c.key} }, d.work)
 	return d
 }
-
-func (d *duties) begin() {}
-
-func (d *duties) forget() {}
 
 func (d *duties) complete() {
 	for i := range d.all {
@@ -92,12 +87,6 @@ func (d *duties) tick(ctx context.Context, duty int) {
 			return
 		}
 	}
-}
-
-func (d *duties) idle() bool { return d.queue.idle() }
-
-func (d *duties) pending(most int) []Pending {
-	return pendingKeys(&d.queue, most, func(c chore) Object { return Object{Kind: d.all[c.duty].Name, Name: c.key} })
 }
 
 func (d *duties) work(ctx context.Context, served *registry.Catalog, c chore) error {

@@ -22,18 +22,15 @@ import (
 // decides. Etcd's leases wouldn't do: when one ends, all its keys go in one revision, and a watch that is cut off in the
 // middle couldn't resume.
 type expiry struct {
-	controllers *Controllers
-	annotated   bool
-	queue       queue[string] // keys of objects that are due
-	wake        chan struct{} // capacity 1: rung when an object is due earlier than all before. Never closed
-
-	mortals mortals
+	queued[string] // of the keys of objects that are due
+	annotated      bool
+	wake           chan struct{} // capacity 1: rung when an object is due earlier than all before. Never closed
+	mortals        mortals
 }
 
 func newExpiry(c *Controllers, annotated bool) *expiry {
-	x := &expiry{controllers: c, annotated: annotated, wake: make(chan struct{}, 1)}
-	x.mortals = newMortals(time.Now)
-	x.queue.log, x.queue.bell, x.queue.work = c.log, &c.reader.bell, pinned(c, x.work)
+	x := &expiry{annotated: annotated, wake: make(chan struct{}, 1), mortals: newMortals(time.Now)}
+	x.queued = newQueued(c, c.keyed, x.work)
 	return x
 }
 
@@ -82,7 +79,7 @@ func (x *expiry) run(ctx context.Context) {
 func (x *expiry) idle() bool { return !x.mortals.anyDue() && x.queue.idle() }
 
 func (x *expiry) pending(most int) []Pending {
-	all := pendingKeys(&x.queue, most, x.controllers.keyed)
+	all := x.queued.pending(most)
 	for _, key := range x.mortals.untaken(most - len(all)) {
 		all = append(all, Pending{Object: x.controllers.keyed(key), Cause: "it has expired just now"})
 	}

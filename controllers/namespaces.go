@@ -21,23 +21,15 @@ import (
 // nothing is.
 type namespaces struct {
 	containers
-	controllers *Controllers
-	cache       *cacher.Resource
 }
 
 var namespacesPrefix = storage.PrefixOf("", "namespaces")
 
 func newNamespaces(c *Controllers) *namespaces {
-	n := &namespaces{controllers: c, cache: c.cacher.Resource(namespacesPrefix)}
-	n.queue.log, n.queue.bell, n.queue.work = c.log, &c.reader.bell, pinned(c, n.work)
+	n := &namespaces{}
+	n.queued = newQueued(c, func(name string) Object { return Object{APIVersion: "v1", Kind: "Namespace", Name: name} }, n.work)
 	return n
 }
-
-func (n *namespaces) complete() {}
-
-func (n *namespaces) run(ctx context.Context) { n.queue.run(ctx) }
-
-func (n *namespaces) idle() bool { return n.queue.idle() }
 
 func (n *namespaces) observe(e *cacher.Event) {
 	o := e.Object()
@@ -54,10 +46,6 @@ func (n *namespaces) observe(e *cacher.Event) {
 	}
 }
 
-func (n *namespaces) pending(most int) []Pending {
-	return pendingKeys(&n.queue, most, func(name string) Object { return Object{APIVersion: "v1", Kind: "Namespace", Name: name} })
-}
-
 // work empties a namespace and lets it go, or says what is left in it.
 //
 // The cache has the namespace as being deleted, and the feed applies changes in revision order. So everything that was
@@ -65,7 +53,7 @@ func (n *namespaces) pending(most int) []Pending {
 // each definition whose change came before the deletion's, so no object is left out because nobody knows its resource yet.
 // What is empty now stays empty.
 func (n *namespaces) work(ctx context.Context, served *registry.Catalog, name string) error {
-	ns, err := n.terminating(name)
+	ns, err := terminating(served, name)
 	if ns == nil || err != nil || len(ns.Spec.Finalizers) == 0 {
 		return err
 	}
@@ -101,12 +89,8 @@ func (n *namespaces) work(ctx context.Context, served *registry.Catalog, name st
 }
 
 // terminating returns a namespace that is being deleted, as the cache has it; nil if it isn't, or if there is none.
-func (n *namespaces) terminating(name string) (*corev1.Namespace, error) {
-	key, err := namespacesPrefix.Key("", name)
-	if err != nil {
-		return nil, err
-	}
-	o := n.cache.Get(key)
+func terminating(served *registry.Catalog, name string) (*corev1.Namespace, error) {
+	o := served.Object(namespacesPrefix, "", name)
 	if !beingDeleted(o) || o.Err != nil {
 		return nil, nil
 	}
@@ -129,34 +113,27 @@ var conditionTypes = []corev1.NamespaceCondition{
 
 // setConditions makes a namespace's conditions say what is left in it. Discovery can't fail here, as it's in the process.
 func setConditions(s *corev1.NamespaceStatus, left *remains) {
-	wrong := map[corev1.NamespaceConditionType]corev1.NamespaceCondition{}
-	if failures := left.failures(); len(failures) > 0 {
-		wrong[corev1.NamespaceDeletionContentFailure] = corev1.NamespaceCondition{
-			Reason: "ContentDeletionFailed", Message: fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(failures), strings.Join(failures, ", ")),
-		}
+	failures := left.failures()
+	var objects, finalizers []string
+	for e, n := range left.objects {
+		objects = append(objects, fmt.Sprintf("%s.%s has %d resource instances", e.Plural, e.Group, n))
 	}
-	if len(left.objects) > 0 {
-		var texts []string
-		for e, n := range left.objects {
-			texts = append(texts, fmt.Sprintf("%s.%s has %d resource instances", e.Plural, e.Group, n))
-		}
-		wrong[corev1.NamespaceContentRemaining] = corev1.NamespaceCondition{
-			Reason: "SomeResourcesRemain", Message: "Some resources are remaining: " + sortedList(texts),
-		}
+	for f, n := range left.finalizers {
+		finalizers = append(finalizers, fmt.Sprintf("%s in %d resource instances", f, n))
 	}
-	if len(left.finalizers) > 0 {
-		var texts []string
-		for f, n := range left.finalizers {
-			texts = append(texts, fmt.Sprintf("%s in %d resource instances", f, n))
-		}
-		wrong[corev1.NamespaceFinalizersRemaining] = corev1.NamespaceCondition{
-			Reason: "SomeFinalizersRemain", Message: "Some content in the namespace has finalizers remaining: " + sortedList(texts),
-		}
+	wrong := map[corev1.NamespaceConditionType]struct {
+		reason, message string
+		what            []string
+	}{
+		corev1.NamespaceDeletionContentFailure: {"ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: ", len(failures)), failures},
+		corev1.NamespaceContentRemaining:       {"SomeResourcesRemain", "Some resources are remaining: ", objects},
+		corev1.NamespaceFinalizersRemaining:    {"SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ", finalizers},
 	}
 	for _, c := range conditionTypes {
 		c.Status = corev1.ConditionFalse
-		if w, ok := wrong[c.Type]; ok {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, w.Reason, w.Message
+		if w := wrong[c.Type]; len(w.what) > 0 {
+			slices.Sort(w.what)
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, w.reason, w.message+strings.Join(w.what, ", ")
 		}
 		setCondition(s, c)
 	}
@@ -174,9 +151,4 @@ func setCondition(s *corev1.NamespaceStatus, c corev1.NamespaceCondition) {
 		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
 	}
 	s.Conditions[i] = c
-}
-
-func sortedList(texts []string) string {
-	slices.Sort(texts)
-	return strings.Join(texts, ", ")
 }

@@ -138,22 +138,6 @@ func (c *Controllers) Left() (n int) {
 	return n
 }
 
-// pendingKeys makes the pending work of what is in a queue.
-func pendingKeys[K comparable](q *queue[K], most int, object func(K) Object) (all []Pending) {
-	q.each(func(k K, cause error) bool {
-		if len(all) >= most {
-			return false
-		}
-		p := Pending{Object: object(k), Cause: "it's being worked on"}
-		if cause != nil {
-			p.Cause = cause.Error()
-		}
-		all = append(all, p)
-		return true
-	})
-	return all
-}
-
 // held lists the objects that others hold, and says how many there are besides those in the list.
 func (c *Controllers) held() (all []Held, more int) {
 	c.reader.mu.Lock()

@@ -26,10 +26,8 @@ import (
 // requests under way are charged for, and its write fails if another one was charged since: so it never gives back what a
 // request has taken, and doesn't wait for a moment without requests. It adds objects that nobody was charged for.
 type resourceQuotas struct {
-	controllers *Controllers
-	ledger      *quota.Ledger
-	queue       queue[string] // of the names of namespaces
-	quotas      *cacher.Resource
+	queued[string] // of the names of namespaces
+	ledger         *quota.Ledger
 
 	have map[string]map[string]bool // the reader's own: the names of the quotas of each namespace that has some
 
@@ -45,14 +43,14 @@ func newResourceQuotas(c *Controllers, ledger *quota.Ledger) *resourceQuotas {
 	if ledger == nil {
 		ledger = &quota.Ledger{}
 	}
-	q := &resourceQuotas{controllers: c, ledger: ledger, quotas: c.cacher.Resource(quotasPrefix), have: map[string]map[string]bool{}, awaited: map[*quota.Charge]bool{}}
-	q.queue.log, q.queue.bell, q.queue.work = c.log, &c.reader.bell, pinned(c, q.work)
+	q := &resourceQuotas{ledger: ledger, have: map[string]map[string]bool{}, awaited: map[*quota.Charge]bool{}}
+	q.queued = newQueued(c, func(namespace string) Object {
+		return Object{APIVersion: "v1", Kind: "ResourceQuota", Namespace: namespace}
+	}, q.work)
 	return q
 }
 
 func (q *resourceQuotas) begin() { clear(q.have) }
-
-func (q *resourceQuotas) complete() {}
 
 func (q *resourceQuotas) forget() {
 	clear(q.have)
@@ -69,12 +67,6 @@ func (q *resourceQuotas) idle() bool {
 	none := len(q.awaited) == 0
 	q.mu.Unlock()
 	return none && q.queue.idle() // in this order: a waiter queues the namespace before it goes
-}
-
-func (q *resourceQuotas) pending(most int) []Pending {
-	return pendingKeys(&q.queue, most, func(namespace string) Object {
-		return Object{APIVersion: "v1", Kind: "ResourceQuota", Namespace: namespace}
-	})
 }
 
 // observe queues a namespace with quotas when something in it may count otherwise than before.
@@ -125,11 +117,7 @@ func (q *resourceQuotas) note(namespace string, e *cacher.Event) {
 // work counts for all quotas of a namespace. When one of the charges that it had to add is closed, the namespace is counted
 // again: nobody knows whether its object was there already.
 func (q *resourceQuotas) work(ctx context.Context, served *registry.Catalog, namespace string) error {
-	in, err := quotasPrefix.Namespace(namespace)
-	if err != nil {
-		return err
-	}
-	for o := range q.quotas.Snapshot().All(in) {
+	for o := range served.Cached(schema.GroupResource{Resource: "resourcequotas"}, namespace, "") {
 		open, err := q.count(ctx, served, namespace, o.Name())
 		if err != nil {
 			return err

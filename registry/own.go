@@ -66,6 +66,23 @@ func (c *Catalog) Prefix(p storage.Prefix) *Endpoint {
 	return c.prefixes[p]
 }
 
+// Object returns an object of the resource with a prefix as the cache has it; nil if there is none, or no such resource.
+func (c *Catalog) Object(p storage.Prefix, namespace, name string) *kube.Object {
+	if e := c.Prefix(p); e != nil {
+		return e.Object(namespace, name)
+	}
+	return nil
+}
+
+// Object returns an object of the endpoint's resource as the cache has it; nil if there is none, or if no object can have such a name.
+func (e *Endpoint) Object(namespace, name string) *kube.Object {
+	key, err := e.Prefix().Key(namespace, name)
+	if err != nil {
+		return nil
+	}
+	return e.Cache().Get(key)
+}
+
 // Stored yields the endpoints of the versions in which objects are stored, one for each resource, also of those that have no
 // served version.
 func (c *Catalog) Stored() iter.Seq[*Endpoint] {

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
@@ -17,11 +16,7 @@ import (
 
 // cached returns an object as the cache has it; nil if it isn't there or can't be read.
 func cached[T any](e *registry.Endpoint, namespace, name string) *T {
-	key, err := e.Prefix().Key(namespace, name)
-	if err != nil {
-		return nil
-	}
-	return decoded[T](e.Cache().Get(key))
+	return decoded[T](e.Object(namespace, name))
 }
 
 // decoded returns an object as a value of its type; nil for nil, and for what can't be read.
@@ -39,14 +34,7 @@ func decoded[T any](o *kube.Object) *T {
 // create makes an object, unless somebody else has made one of that name. manager is who is noted in its managedFields; "" is
 // the server.
 func create(ctx context.Context, e *registry.Endpoint, o registry.Typed, manager string) (storage.Revision, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return 0, err
-	}
-	m := o.GetObjectMeta()
-	rev, err := writes.Of(e).Make(ctx, writes.Made{
-		Namespace: m.GetNamespace(), Name: m.GetName(), Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Content: content, Manager: manager,
-	})
+	rev, err := writes.MakeAs(ctx, e, o, manager)
 	if errors.Is(err, storage.ErrExists) {
 		return 0, nil
 	}

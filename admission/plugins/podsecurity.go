@@ -101,13 +101,11 @@ func (p *PodSecurity) Concerns(a *registry.Attributes) bool {
 
 // hasLevels tells whether a namespace may have a level that matters, without a look at what its labels say.
 func (p *PodSecurity) hasLevels(namespace string) bool {
-	served := p.registry.Catalog().Prefix(namespacesPrefix)
-	key, err := namespacesPrefix.Key("", namespace)
 	exempts := len(p.exempt.Namespaces)+len(p.exempt.Usernames) > 0 // which is noted, too
-	if err != nil || served == nil || exempts || !p.defaults.FullyPrivileged() {
+	if exempts || !p.defaults.FullyPrivileged() {
 		return true
 	}
-	o := served.Cache().Get(key)
+	o := p.registry.Catalog().Object(namespacesPrefix, "", namespace)
 	return o == nil || o.Err != nil || bytes.Contains(o.Metadata(), []byte(api.AuditAnnotationPrefix))
 }
 

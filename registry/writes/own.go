@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -97,6 +98,18 @@ func (e Writer) Make(ctx context.Context, m Made) (storage.Revision, error) {
 		return 0, err
 	}
 	return stored.Revision, nil
+}
+
+// MakeAs is Make of what a Go value says. manager is who is noted in its managedFields; "" is the server.
+func MakeAs(ctx context.Context, e *registry.Endpoint, o registry.Typed, manager string) (storage.Revision, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return 0, err
+	}
+	m := o.GetObjectMeta()
+	return Of(e).Make(ctx, Made{
+		Namespace: m.GetNamespace(), Name: m.GetName(), Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Content: content, Manager: manager,
+	})
 }
 
 // trackMade notes in a new object's managedFields that the server has set what it says and what is there by default.

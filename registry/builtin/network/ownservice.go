@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -134,6 +133,7 @@ func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endp
 	if e == nil { // the program has a type of its own in its place
 		return nil
 	}
+	obj.GetObjectMeta().SetNamespace(metav1.NamespaceDefault)
 	name := obj.GetObjectMeta().GetName()
 	there, err := reads.Of(e).Current(ctx, metav1.NamespaceDefault, name)
 	if err == nil {
@@ -143,11 +143,7 @@ func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endp
 	if !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return err
-	}
-	_, err = writes.Of(e).Make(ctx, writes.Made{Namespace: metav1.NamespaceDefault, Name: name, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
+	_, err = writes.MakeAs(ctx, e, obj, "")
 	if errors.Is(err, storage.ErrExists) {
 		return makeOwn(ctx, e, obj, again)
 	}
