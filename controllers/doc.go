@@ -30,7 +30,7 @@
 // most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for all. A panic of a
 // worker is its key's failure, which is logged and tried again. One of the reader ends the process.
 //
-// The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
+// The garbage collector is in garbagecollector_graph.go (who owns whom), garbagecollector.go (what happens to the graph) and garbagecollector_delete.go (what is done
 // about an object).
 //
 // resourcequota.go counts the objects of a namespace, and leaves room for what requests under way are charged for
@@ -40,6 +40,6 @@
 // reader.mu is alone. None is held during a write.
 //
 // Bounds: a queue has each key once, so at most one for each object. The garbage collector's graph grows with the objects
-// that have owners, by some 130 bytes each. An object that expires takes some 100 bytes (see mortals). A Report has at most
+// that have owners, by some 130 bytes each. An object that expires takes some 100 bytes (see deadlines). A Report has at most
 // maxHeld and maxPending entries.
 package controllers

@@ -25,19 +25,19 @@ type expiry struct {
 	queued[string] // of the keys of objects that are due
 	annotated      bool
 	wake           chan struct{} // capacity 1: rung when an object is due earlier than all before. Never closed
-	mortals        mortals
+	deadlines      deadlines
 }
 
 func newExpiry(c *Controllers, annotated bool) *expiry {
-	x := &expiry{annotated: annotated, wake: make(chan struct{}, 1), mortals: newMortals(time.Now)}
+	x := &expiry{annotated: annotated, wake: make(chan struct{}, 1), deadlines: newDeadlines(time.Now)}
 	x.queued = newQueued(c, c.keyed, x.work)
 	return x
 }
 
-func (x *expiry) begin() { x.mortals.begin(x.annotated, x.controllers.registry.Lifetimes()) }
+func (x *expiry) begin() { x.deadlines.begin(x.annotated, x.controllers.registry.Lifetimes()) }
 
 func (x *expiry) observe(e *cacher.Event) {
-	if x.mortals.observe(e) {
+	if x.deadlines.observe(e) {
 		select {
 		case x.wake <- struct{}{}:
 		default:
@@ -45,9 +45,9 @@ func (x *expiry) observe(e *cacher.Event) {
 	}
 }
 
-func (x *expiry) complete() { x.mortals.complete() }
+func (x *expiry) complete() { x.deadlines.complete() }
 
-func (x *expiry) forget() { x.mortals.forget() }
+func (x *expiry) forget() { x.deadlines.forget() }
 
 // run queues objects when they're due.
 func (x *expiry) run(ctx context.Context) {
@@ -63,7 +63,7 @@ func (x *expiry) run(ctx context.Context) {
 		case <-x.wake:
 		case <-timer.C:
 		}
-		keys, next, any := x.mortals.takeDue()
+		keys, next, any := x.deadlines.takeDue()
 		for _, key := range keys {
 			x.queue.add(key)
 		}
@@ -76,11 +76,11 @@ func (x *expiry) run(ctx context.Context) {
 }
 
 // idle tells whether nothing is due.
-func (x *expiry) idle() bool { return !x.mortals.anyDue() && x.queue.idle() }
+func (x *expiry) idle() bool { return !x.deadlines.anyDue() && x.queue.idle() }
 
 func (x *expiry) pending(most int) []Pending {
 	all := x.queued.pending(most)
-	for _, key := range x.mortals.untaken(most - len(all)) {
+	for _, key := range x.deadlines.untaken(most - len(all)) {
 		all = append(all, Pending{Object: x.controllers.keyed(key), Cause: "it has expired just now"})
 	}
 	return all
@@ -88,7 +88,7 @@ func (x *expiry) pending(most int) []Pending {
 
 // work deletes an object that is due.
 func (x *expiry) work(ctx context.Context, served *registry.Catalog, key string) error {
-	rev, due := x.mortals.due(key)
+	rev, due := x.deadlines.due(key)
 	p, namespace, name, ok := storage.SplitKey(key)
 	e := served.Prefix(p)
 	if !due || !ok || e == nil { // without a definition it goes as well

@@ -126,7 +126,7 @@ func (e *entry) stop() {
 	}
 }
 
-// startLocked starts one more worker if there is work for one; mu must be held.
+// startLocked starts one more worker if there is work for one.
 func (q *queue[K]) startLocked() {
 	if q.ctx == nil || q.workers == workersAtOnce || len(q.ready) == 0 {
 		return
@@ -210,7 +210,7 @@ func (q *queue[K]) complain(k K, failures int, err error) {
 	}
 }
 
-// finishLocked says what becomes of a key that was worked on; mu must be held.
+// finishLocked says what becomes of a key that was worked on.
 func (q *queue[K]) finishLocked(k K, e *entry, err error) {
 	e.state = waiting
 	if e.cause = err; err != nil {
@@ -228,7 +228,7 @@ func (q *queue[K]) finishLocked(k K, e *entry, err error) {
 	}
 }
 
-// waitLocked makes a key ready after a time; mu must be held.
+// waitLocked makes a key ready after a time.
 func (q *queue[K]) waitLocked(k K, e *entry, d time.Duration) {
 	e.stop()
 	var due *time.Timer

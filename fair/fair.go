@@ -127,7 +127,7 @@ func (p *Pool) Add(l Limits) *Level {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	level := &Level{pool: p, limits: l, flows: map[Flow]*account{}}
-	level.list()
+	level.listLocked()
 	return level
 }
 
@@ -139,17 +139,17 @@ func (p *Pool) Share(shared int, limits map[*Level]Limits) {
 	p.shared, p.lent = shared, 0
 	for l, may := range limits {
 		l.limits = may
-		l.list()
+		l.listLocked()
 	}
 	p.levels = slices.DeleteFunc(p.levels, func(l *Level) bool {
 		if _, named := limits[l]; !named {
 			l.limits.Reserved = 0
 			l.listed = l.used > 0 || l.waiting > 0
 		}
-		p.lent += l.borrowed()
+		p.lent += l.borrowedLocked()
 		return !l.listed
 	})
-	p.dispatch()
+	p.dispatchLocked()
 }
 
 // Enter gives a request its seats. It waits for them for as long as wait says, at most until ctx ends. The error is
@@ -157,14 +157,14 @@ func (p *Pool) Share(shared int, limits map[*Level]Limits) {
 func (l *Level) Enter(ctx context.Context, name Flow, seats int, wait time.Duration) (Seat, error) {
 	p := l.pool
 	p.mu.Lock()
-	f := l.accountOf(name)
-	if len(f.waiters) == 0 && l.may(f, seats) {
-		l.take(f, seats)
+	f := l.accountOfLocked(name)
+	if len(f.waiters) == 0 && l.mayLocked(f, seats) {
+		l.takeLocked(f, seats)
 		p.mu.Unlock()
 		return Seat{l, f, seats}, nil
 	}
 	if wait <= 0 || len(f.waiters) >= l.limits.PerFlow || l.waiting >= l.limits.Waiting {
-		l.forget(f)
+		l.forgetLocked(f)
 		p.mu.Unlock()
 		return Seat{}, ErrFull
 	}
@@ -174,7 +174,7 @@ func (l *Level) Enter(ctx context.Context, name Flow, seats int, wait time.Durat
 	}
 	l.waiting++
 	p.waiting++
-	l.list()
+	l.listLocked()
 	p.mu.Unlock()
 
 	limit := time.NewTimer(wait)
@@ -194,12 +194,12 @@ func (l *Level) Enter(ctx context.Context, name Flow, seats int, wait time.Durat
 		if ctx.Err() == nil {
 			return Seat{l, f, seats}, nil
 		}
-		l.give(f, seats)
+		l.giveLocked(f, seats)
 		return Seat{}, err
 	}
-	l.remove(f, slices.Index(f.waiters, w))
-	l.forget(f)
-	p.dispatch() // what waited behind a wide request
+	l.removeLocked(f, slices.Index(f.waiters, w))
+	l.forgetLocked(f)
+	p.dispatchLocked() // what waited behind a wide request
 	return Seat{}, err
 }
 
@@ -212,7 +212,7 @@ func (s *Seat) Leave() {
 	s.level = nil
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	l.give(s.flow, s.seats)
+	l.giveLocked(s.flow, s.seats)
 }
 
 // Held tells whether there is something to give back.
@@ -225,18 +225,16 @@ func (l *Level) Now() (used, waiting int) {
 	return l.used, l.waiting
 }
 
-// What follows needs the pool's lock.
-
-// list puts a level among those of its pool. One that isn't named any more may have left them, and get a last request.
-func (l *Level) list() {
+// listLocked puts a level among those of its pool. One that isn't named any more may have left them, and get a last request.
+func (l *Level) listLocked() {
 	if !l.listed {
 		l.listed = true
 		l.pool.levels = append(l.pool.levels, l)
 	}
 }
 
-// accountOf returns the state of a flow.
-func (l *Level) accountOf(name Flow) *account {
+// accountOfLocked returns the state of a flow.
+func (l *Level) accountOfLocked(name Flow) *account {
 	f := l.flows[name]
 	if f == nil {
 		if n := len(l.spare); n > 0 {
@@ -253,8 +251,8 @@ func (l *Level) accountOf(name Flow) *account {
 // maxSpare is how many flows a level keeps for the next ones, so that a flow of one request costs no memory.
 const maxSpare = 64
 
-// forget drops a flow that has nothing.
-func (l *Level) forget(f *account) {
+// forgetLocked drops a flow that has nothing.
+func (l *Level) forgetLocked(f *account) {
 	if f.seats > 0 || len(f.waiters) > 0 {
 		return
 	}
@@ -264,11 +262,11 @@ func (l *Level) forget(f *account) {
 	}
 }
 
-// borrowed is how many seats a level has beyond those that it has reserved.
-func (l *Level) borrowed() int { return max(l.used-l.limits.Reserved, 0) }
+// borrowedLocked is how many seats a level has beyond those that it has reserved.
+func (l *Level) borrowedLocked() int { return max(l.used-l.limits.Reserved, 0) }
 
-// may tells whether a flow may have so many seats more.
-func (l *Level) may(f *account, seats int) bool {
+// mayLocked tells whether a flow may have so many seats more.
+func (l *Level) mayLocked(f *account, seats int) bool {
 	free := min(max(l.limits.Reserved-l.used, 0)+l.pool.shared-l.pool.lent, l.limits.Most-l.used)
 	if f.seats == 0 {
 		return free > 0 // a request that is wider begins all the same, and the next ones wait longer
@@ -276,28 +274,28 @@ func (l *Level) may(f *account, seats int) bool {
 	return f.seats+seats <= max(l.limits.Times, 1)*(free-seats)
 }
 
-func (l *Level) take(f *account, seats int) {
-	l.pool.lent -= l.borrowed()
+func (l *Level) takeLocked(f *account, seats int) {
+	l.pool.lent -= l.borrowedLocked()
 	l.used += seats
 	f.seats += seats
-	l.pool.lent += l.borrowed()
+	l.pool.lent += l.borrowedLocked()
 }
 
-func (l *Level) give(f *account, seats int) {
-	l.pool.lent -= l.borrowed()
+func (l *Level) giveLocked(f *account, seats int) {
+	l.pool.lent -= l.borrowedLocked()
 	l.used -= seats
 	f.seats -= seats
-	l.pool.lent += l.borrowed()
+	l.pool.lent += l.borrowedLocked()
 	if len(f.waiters) > 0 {
 		heap.Fix(&l.queue, f.at)
 	} else {
-		l.forget(f)
+		l.forgetLocked(f)
 	}
-	l.pool.dispatch()
+	l.pool.dispatchLocked()
 }
 
-// remove takes a request out of those of its flow that wait.
-func (l *Level) remove(f *account, i int) {
+// removeLocked takes a request out of those of its flow that wait.
+func (l *Level) removeLocked(f *account, i int) {
 	f.waiters = slices.Delete(f.waiters, i, i+1)
 	l.waiting--
 	l.pool.waiting--
@@ -306,8 +304,8 @@ func (l *Level) remove(f *account, i int) {
 	}
 }
 
-// dispatch gives free seats to those who wait.
-func (p *Pool) dispatch() {
+// dispatchLocked gives free seats to those who wait.
+func (p *Pool) dispatchLocked() {
 	if p.waiting == 0 {
 		return
 	}
@@ -315,13 +313,13 @@ func (p *Pool) dispatch() {
 		for len(l.queue) > 0 {
 			f := l.queue[0]
 			w := f.waiters[0]
-			if !l.may(f, w.seats) {
+			if !l.mayLocked(f, w.seats) {
 				break
 			}
 			l.turn++
 			f.turn = l.turn
-			l.take(f, w.seats)
-			if l.remove(f, 0); len(f.waiters) > 0 {
+			l.takeLocked(f, w.seats)
+			if l.removeLocked(f, 0); len(f.waiters) > 0 {
 				heap.Fix(&l.queue, f.at)
 			}
 			w.got = true

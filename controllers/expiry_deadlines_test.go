@@ -23,29 +23,29 @@ const (
 
 // world is a set of objects that expire, and the clocks of its machine.
 type world struct {
-	t       *testing.T
-	mortals mortals
-	jump    time.Duration // by how much the machine's clock is off
-	rev     storage.Revision
-	objects map[string]*kube.Object
+	t         *testing.T
+	deadlines deadlines
+	jump      time.Duration // by how much the machine's clock is off
+	rev       storage.Revision
+	objects   map[string]*kube.Object
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, objects: map[string]*kube.Object{}}
-	w.mortals = newMortals(w.wall)
+	w.deadlines = newDeadlines(w.wall)
 	w.state()
 	return w
 }
 
 func (w *world) wall() time.Time { return time.Now().Add(w.jump) }
 
-// state tells the mortals what there is.
+// state tells the deadlines what there is.
 func (w *world) state() {
-	w.mortals.begin(true, map[storage.Prefix]registry.Lifetime{events: {TTL: time.Hour, Times: []string{"lastTimestamp"}}})
+	w.deadlines.begin(true, map[storage.Prefix]registry.Lifetime{events: {TTL: time.Hour, Times: []string{"lastTimestamp"}}})
 	for key, o := range w.objects {
-		w.mortals.observe(&cacher.Event{Prefix: prefixOf(key), Cur: o})
+		w.deadlines.observe(&cacher.Event{Prefix: prefixOf(key), Cur: o})
 	}
-	w.mortals.complete()
+	w.deadlines.complete()
 }
 
 func prefixOf(key string) storage.Prefix {
@@ -68,7 +68,7 @@ func (w *world) put(key, metadata, others, created string) {
 		w.t.Fatal(o.Err)
 	}
 	w.objects[key] = o
-	w.mortals.observe(&cacher.Event{Prefix: prefixOf(key), Revision: w.rev, Prev: prev, Cur: o})
+	w.deadlines.observe(&cacher.Event{Prefix: prefixOf(key), Revision: w.rev, Prev: prev, Cur: o})
 }
 
 // remove deletes an object.
@@ -76,15 +76,15 @@ func (w *world) remove(key string) {
 	w.rev++
 	prev := w.objects[key]
 	delete(w.objects, key)
-	w.mortals.observe(&cacher.Event{Prefix: prefixOf(key), Revision: w.rev, Prev: prev})
+	w.deadlines.observe(&cacher.Event{Prefix: prefixOf(key), Revision: w.rev, Prev: prev})
 }
 
 // expired takes what is due, and removes it.
 func (w *world) expired() string {
-	keys, _, _ := w.mortals.takeDue()
+	keys, _, _ := w.deadlines.takeDue()
 	slices.Sort(keys)
 	for i, key := range keys {
-		if rev, due := w.mortals.due(key); !due || rev != w.objects[key].Revision {
+		if rev, due := w.deadlines.due(key); !due || rev != w.objects[key].Revision {
 			w.t.Errorf("%s is due %t at %d, want %d", key, due, rev, w.objects[key].Revision)
 		}
 		w.remove(key)
@@ -106,7 +106,7 @@ func TestMortals(t *testing.T) {
 	put := func(key, metadata string) func(*world) { return func(w *world) { w.put(key, metadata, "", "") } }
 	jump := func(d time.Duration) func(*world) { return func(w *world) { w.jump += d } }
 	restart := func(w *world) {
-		w.mortals = newMortals(w.wall)
+		w.deadlines = newDeadlines(w.wall)
 		w.state()
 	}
 	again := (*world).state
@@ -145,7 +145,7 @@ func TestMortals(t *testing.T) {
 		{"the clock jumps back", []step{{0, put(a, ttl("1h")), ""}, {time.Minute, jump(-24 * time.Hour), ""}, {59*time.Minute - 1, nil, ""}, {1, nil, "a"}}},
 		{"ahead, and the state again", []step{{0, put(a, ttl("1h")), ""}, {time.Minute, jump(24 * time.Hour), ""}, {0, put(a, ttl("1h")+`"labels":{},`), ""}, {0, again, ""}, {59*time.Minute - 1, nil, ""}, {1, nil, "a"}}},
 		{"ahead, and an older one", []step{{0, put(a, ""), ""}, {time.Minute, jump(24 * time.Hour), ""}, {0, put(a, ttl("1h")), ""}, {59 * time.Minute, nil, ""}, {stampGrain, nil, "a"}}},
-		{"ahead, and a newer one in a later state", []step{{0, jump(24 * time.Hour), ""}, {0, put(a, ttl("1h")), ""}, {time.Minute, func(w *world) { w.mortals.known, w.mortals.order = map[string]*mortal{}, nil; w.state() }, ""}, {time.Hour - 1, nil, ""}, {1, nil, "a"}}},
+		{"ahead, and a newer one in a later state", []step{{0, jump(24 * time.Hour), ""}, {0, put(a, ttl("1h")), ""}, {time.Minute, func(w *world) { w.deadlines.known, w.deadlines.order = map[string]*deadline{}, nil; w.state() }, ""}, {time.Hour - 1, nil, ""}, {1, nil, "a"}}},
 		{"back and ahead again, and one from between", []step{{0, jump(-2 * time.Hour), ""}, {time.Minute, put(b, ttl("1h")), ""}, {0, put(a, ""), ""}, {time.Minute, jump(2 * time.Hour), ""}, {0, put(a, ttl("1h")), ""}, {59*time.Minute - 1, nil, ""}, {1, nil, "b"}, {time.Hour, nil, "a"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestMortalTypes(t *testing.T) {
 		expect := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)
-			keys, _, _ := w.mortals.takeDue()
+			keys, _, _ := w.deadlines.takeDue()
 			if got := strings.Join(keys, " "); got != want {
 				t.Fatalf("%q is due, want %q", got, want)
 			}
@@ -197,12 +197,12 @@ func TestMortalTypes(t *testing.T) {
 		last := w.wall().UTC().Format(time.RFC3339)
 		w.put(e, "", fmt.Sprintf(`,"lastTimestamp":%q`, last), "")
 		time.Sleep(20 * time.Minute)
-		w.mortals = newMortals(w.wall)
+		w.deadlines = newDeadlines(w.wall)
 		w.state()
 		expect(40*time.Minute, "")
 		expect(stampGrain, e)
 
-		w.mortals.begin(false, nil) // --controllers=none in a program without such types
+		w.deadlines.begin(false, nil) // --controllers=none in a program without such types
 		w.put(e, ttl("1s"), "", "")
 		expect(time.Hour, "")
 	})
@@ -215,8 +215,8 @@ func TestMortalsAgain(t *testing.T) {
 		w.put(string(pods)+"a", ttl("1s"), "", "")
 		time.Sleep(time.Second)
 		for round := range 3 {
-			first, _, _ := w.mortals.takeDue()
-			again, _, _ := w.mortals.takeDue()
+			first, _, _ := w.deadlines.takeDue()
+			again, _, _ := w.deadlines.takeDue()
 			if len(first) != 1 || len(again) != 0 {
 				t.Errorf("round %d: it was taken %d times, and then %d", round, len(first), len(again))
 			}
@@ -258,7 +258,7 @@ func TestMortalsModel(t *testing.T) {
 						w.put(key, ttl(lives[key].String()), "", "")
 					}
 				}
-				keys, _, _ := w.mortals.takeDue()
+				keys, _, _ := w.deadlines.takeDue()
 				for _, key := range keys {
 					if life, ok := lives[key]; !ok || time.Since(born[key]) < life {
 						t.Errorf("%s is due after %v, and lives %v", key, time.Since(born[key]), life)
@@ -268,7 +268,7 @@ func TestMortalsModel(t *testing.T) {
 					if age := time.Since(born[key]); age < life && !jumps {
 						continue
 					}
-					rev, due := w.mortals.due(key)
+					rev, due := w.deadlines.due(key)
 					if due && rev != w.objects[key].Revision {
 						t.Errorf("%s is due at %d, want %d", key, rev, w.objects[key].Revision)
 					}
@@ -277,15 +277,15 @@ func TestMortalsModel(t *testing.T) {
 					}
 				}
 				for key := range lives {
-					if _, due := w.mortals.due(key); due {
+					if _, due := w.deadlines.due(key); due {
 						w.remove(key)
 						delete(born, key)
 						delete(lives, key)
 					}
 				}
 			}
-			if len(w.mortals.known) != len(lives) || len(w.mortals.order) > len(lives) {
-				t.Errorf("%d objects are known and %d in order, want %d", len(w.mortals.known), len(w.mortals.order), len(lives))
+			if len(w.deadlines.known) != len(lives) || len(w.deadlines.order) > len(lives) {
+				t.Errorf("%d objects are known and %d in order, want %d", len(w.deadlines.known), len(w.deadlines.order), len(lives))
 			}
 		})
 	}
@@ -305,7 +305,7 @@ func BenchmarkMortals(b *testing.B) {
 			all[i] = object(i, ttl("1h"))
 		}
 		for b.Loop() {
-			m := newMortals(time.Now)
+			m := newDeadlines(time.Now)
 			m.begin(true, nil)
 			var before, after runtime.MemStats
 			runtime.GC()
@@ -321,7 +321,7 @@ func BenchmarkMortals(b *testing.B) {
 	})
 	for name, metadata := range map[string]string{"expires": ttl("1h"), "doesn't": `"annotations":{"a":"b"},`} {
 		b.Run(name, func(b *testing.B) {
-			m := newMortals(time.Now)
+			m := newDeadlines(time.Now)
 			m.begin(true, nil)
 			e := object(1, metadata)
 			b.ReportAllocs()
@@ -344,7 +344,7 @@ func TestMortalsDueTogether(t *testing.T) {
 		time.Sleep(time.Second)
 		taken := map[string]bool{}
 		for range 4 {
-			keys, next, any := w.mortals.takeDue()
+			keys, next, any := w.deadlines.takeDue()
 			for _, key := range keys {
 				taken[key] = true
 			}

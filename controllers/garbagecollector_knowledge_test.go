@@ -50,7 +50,7 @@ func TestChain(t *testing.T) {
 				}
 				owner = n
 			}
-			if left := len(k.unfinished()); left != c.left || gc.idle() != (left == 0) {
+			if left := len(k.unfinishedLocked()); left != c.left || gc.idle() != (left == 0) {
 				t.Errorf("%d owners have something left to do, want %d; idle: %v", left, c.left, gc.idle())
 			}
 			if n := len(owner.first.owner.circle()); n > 0 {
@@ -76,7 +76,7 @@ func TestUnfinishedCircle(t *testing.T) {
 	link("b", "a")
 	link("a", "above")
 	link("leaf", "alone") // the leaf waits for nothing: others hold it
-	if left := len(k.unfinished()); left != 3 {
+	if left := len(k.unfinishedLocked()); left != 3 {
 		t.Errorf("%d are unfinished, want a, b and above", left)
 	}
 }
@@ -128,7 +128,7 @@ func TestAfterTerm(t *testing.T) {
 	}
 	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: on, Log: slog.New(slog.DiscardHandler)})
 	for i := range 20 {
-		body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mortal-%d","annotations":{%q:"1h"}}}`, i, kube.TTLAnnotation)
+		body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"deadline-%d","annotations":{%q:"1h"}}}`, i, kube.TTLAnnotation)
 		if _, err := writes.Of(r.things).Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default"}, Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}
@@ -156,8 +156,8 @@ func TestAfterTerm(t *testing.T) {
 		running.Wait()
 		x := c.all[len(c.all)-1].(*expiry)
 		if k := c.garbage.knowledge.Load(); c.Left() > 0 || c.Usage() != (Usage{}) || len(k.graph.nodes)+len(k.waiting) > 0 ||
-			len(x.mortals.known)+len(x.mortals.order)+len(c.reader.deleting) > 0 || len(c.served().Groups) > 0 {
-			t.Errorf("after the term: %d left, %+v, %d nodes, %d mortals", c.Left(), c.Usage(), len(k.graph.nodes), len(x.mortals.known))
+			len(x.deadlines.known)+len(x.deadlines.order)+len(c.reader.deleting) > 0 || len(c.served().Groups) > 0 {
+			t.Errorf("after the term: %d left, %+v, %d nodes, %d deadlines", c.Left(), c.Usage(), len(k.graph.nodes), len(x.deadlines.known))
 		}
 	}
 }

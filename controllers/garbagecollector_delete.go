@@ -245,7 +245,7 @@ func (k *knowledge) confirm(s *subject, owner *kube.Object, l *lineage) {
 	for e := range n.owners() {
 		if e.owner.uid == u && !e.owner.is(nodeGone) {
 			e.approve()
-			k.meet(e.owner, owner, l)
+			k.meetLocked(e.owner, owner, l)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// mortals are the objects that expire, in the order in which they do. An object takes about 110 bytes besides its key, and
-// one that doesn't expire takes none.
-type mortals struct {
+// deadlines are those of the objects that expire, in their order. One takes about 110 bytes besides the object's key. An object that
+// doesn't expire has none.
+type deadlines struct {
 	clock clock
 
 	// the reader's own
@@ -21,14 +21,14 @@ type mortals struct {
 	typed     map[storage.Prefix]registry.Lifetime
 
 	mu    sync.Mutex // guards what follows
-	known map[string]*mortal
+	known map[string]*deadline
 	order dueOrder
 	round uint32 // how often begin was called
 }
 
-// mortal is an object that expires.
-type mortal struct {
-	key   string
+// deadline is when an object expires.
+type deadline struct {
+	key   string           // of the object
 	rev   storage.Revision // at which it was observed
 	born  time.Duration    // when it was created, by the steady clock: negative if that was before this process
 	at    time.Duration    // when it's due, by the steady clock
@@ -36,63 +36,63 @@ type mortal struct {
 	round uint32           // in which it was observed last
 }
 
-// nowhere is the place of a mortal that isn't in order.
+// nowhere is the place of a deadline that isn't in order.
 const nowhere = -1
 
-func newMortals(wall func() time.Time) mortals {
-	return mortals{clock: clock{wall: wall, began: wall().Round(0), start: time.Now()}, known: map[string]*mortal{}}
+func newDeadlines(wall func() time.Time) deadlines {
+	return deadlines{clock: clock{wall: wall, began: wall().Round(0), start: time.Now()}, known: map[string]*deadline{}}
 }
 
 // begin says that a state follows.
-func (m *mortals) begin(annotated bool, typed map[storage.Prefix]registry.Lifetime) {
-	m.annotated, m.typed = annotated, typed
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.round++
+func (d *deadlines) begin(annotated bool, typed map[storage.Prefix]registry.Lifetime) {
+	d.annotated, d.typed = annotated, typed
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.round++
 }
 
 // complete forgets what the state didn't have.
-func (m *mortals) complete() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for key, one := range m.known {
-		if one.round != m.round {
-			m.forgetLocked(key)
+func (d *deadlines) complete() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, one := range d.known {
+		if one.round != d.round {
+			d.forgetLocked(key)
 		}
 	}
 }
 
 // forget forgets all objects.
-func (m *mortals) forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known, m.order = map[string]*mortal{}, nil
+func (d *deadlines) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.known, d.order = map[string]*deadline{}, nil
 }
 
 // observe notes when an object is due. sooner tells that none before it is due earlier.
-func (m *mortals) observe(e *cacher.Event) (sooner bool) {
+func (d *deadlines) observe(e *cacher.Event) (sooner bool) {
 	if e.Prev == nil && e.Revision > 0 && e.Cur != nil {
-		m.clock.compare(m.clock.steady()) // a new object: its creationTimestamp is of now
+		d.clock.compare(d.clock.steady()) // a new object: its creationTimestamp is of now
 	}
-	is, was := m.expires(e.Prefix, e.Cur), m.expires(e.Prefix, e.Prev)
+	is, was := d.expires(e.Prefix, e.Cur), d.expires(e.Prefix, e.Prev)
 	if !is && !was {
 		return false
 	}
-	now := m.clock.steady()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	now := d.clock.steady()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if !is {
-		m.forgetLocked(e.Object().Key)
+		d.forgetLocked(e.Object().Key)
 		return false
 	}
 	o := e.Cur
-	one := m.known[o.Key]
+	one := d.known[o.Key]
 	if one != nil && one.rev == o.Revision { // in the state, again; what was done about it may have been for nothing
-		one.round = m.round
-		return m.placeLocked(one)
+		one.round = d.round
+		return d.placeLocked(one)
 	}
 	life := o.Life()
-	born := m.clock.at(now, life.Created)
+	born := d.clock.at(now, life.Created)
 	switch {
 	case e.Revision == 0: // in the state
 	case e.Prev == nil:
@@ -100,54 +100,54 @@ func (m *mortals) observe(e *cacher.Event) (sooner bool) {
 	case one != nil:
 		born = one.born
 	}
-	at, ok := m.end(e, life, born, now)
+	at, ok := d.end(e, life, born, now)
 	if !ok {
-		m.forgetLocked(o.Key)
+		d.forgetLocked(o.Key)
 		return false
 	}
 	if one == nil {
-		one = &mortal{key: o.Key, place: nowhere}
-		m.known[o.Key] = one
+		one = &deadline{key: o.Key, place: nowhere}
+		d.known[o.Key] = one
 	}
-	one.rev, one.born, one.at, one.round = o.Revision, born, at, m.round
-	return m.placeLocked(one)
+	one.rev, one.born, one.at, one.round = o.Revision, born, at, d.round
+	return d.placeLocked(one)
 }
 
-// placeLocked gives a mortal its place in the order, and tells whether that's the first; mu must be held.
-func (m *mortals) placeLocked(one *mortal) (first bool) {
+// placeLocked gives a deadline its place in the order, and tells whether that's the first.
+func (d *deadlines) placeLocked(one *deadline) (first bool) {
 	if one.place == nowhere {
-		heaps.Push(&m.order, one)
+		heaps.Push(&d.order, one)
 	} else {
-		heaps.Fix(&m.order, int(one.place))
+		heaps.Fix(&d.order, int(one.place))
 	}
-	return m.order[0] == one
+	return d.order[0] == one
 }
 
 // expires tells whether an object may be one that expires.
-func (m *mortals) expires(p storage.Prefix, o *kube.Object) bool {
+func (d *deadlines) expires(p storage.Prefix, o *kube.Object) bool {
 	if o == nil || o.Err != nil || beingDeleted(o) {
 		return false
 	}
-	if m.annotated && o.HasTTL() {
+	if d.annotated && o.HasTTL() {
 		return true
 	}
-	return len(m.typed) > 0 && m.typed[p].TTL > 0
+	return len(d.typed) > 0 && d.typed[p].TTL > 0
 }
 
 // end returns when an object is due: the earlier of the two if both its annotation and its type say so.
-func (m *mortals) end(e *cacher.Event, life kube.Life, born, now time.Duration) (at time.Duration, ok bool) {
-	if m.annotated && e.Cur.HasTTL() {
+func (d *deadlines) end(e *cacher.Event, life kube.Life, born, now time.Duration) (at time.Duration, ok bool) {
+	if d.annotated && e.Cur.HasTTL() {
 		if ttl, err := registry.ParseTTL(life.TTL); err == nil { // older versions took any value
 			at, ok = born+ttl, true
 		}
 	}
-	if typed := m.typed[e.Prefix]; typed.TTL > 0 {
+	if typed := d.typed[e.Prefix]; typed.TTL > 0 {
 		written := now
 		if e.Revision == 0 {
 			written = born
 			for _, field := range typed.Times {
 				if text := e.Cur.Field(field); text != "" {
-					written = max(written, m.clock.at(now, text))
+					written = max(written, d.clock.at(now, text))
 				}
 			}
 		}
@@ -158,16 +158,16 @@ func (m *mortals) end(e *cacher.Event, life kube.Life, born, now time.Duration) 
 	return at, ok
 }
 
-// forgetLocked forgets an object, if it's known; mu must be held.
-func (m *mortals) forgetLocked(key string) {
-	one := m.known[key]
+// forgetLocked forgets an object, if it's known.
+func (d *deadlines) forgetLocked(key string) {
+	one := d.known[key]
 	if one == nil {
 		return
 	}
 	if one.place != nowhere {
-		heaps.Remove(&m.order, int(one.place))
+		heaps.Remove(&d.order, int(one.place))
 	}
-	delete(m.known, key)
+	delete(d.known, key)
 }
 
 // dueAtOnce bounds how many objects takeDue takes under one hold of the lock, which the reader needs for its next event.
@@ -175,35 +175,35 @@ const dueAtOnce = 100
 
 // takeDue takes some of the objects that are due, at most dueAtOnce, each once, and returns how long it is until the next
 // one is: 0 if it's due already. any is false if there is none.
-func (m *mortals) takeDue() (keys []string, next time.Duration, any bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.clock.steady()
-	for len(m.order) > 0 {
-		if wait := m.order[0].at - now; wait > 0 || len(keys) == dueAtOnce {
+func (d *deadlines) takeDue() (keys []string, next time.Duration, any bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.steady()
+	for len(d.order) > 0 {
+		if wait := d.order[0].at - now; wait > 0 || len(keys) == dueAtOnce {
 			return keys, max(wait, 0), true
 		}
-		keys = append(keys, heaps.Pop(&m.order).(*mortal).key)
+		keys = append(keys, heaps.Pop(&d.order).(*deadline).key)
 	}
 	return keys, 0, false
 }
 
 // anyDue tells whether an object is due that takeDue hasn't taken.
-func (m *mortals) anyDue() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.order) > 0 && m.order[0].at <= m.clock.steady()
+func (d *deadlines) anyDue() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.order) > 0 && d.order[0].at <= d.clock.steady()
 }
 
 // untaken returns the keys of objects that are due and that takeDue hasn't taken, at most so many.
-func (m *mortals) untaken(most int) (keys []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.clock.steady()
+func (d *deadlines) untaken(most int) (keys []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.steady()
 	var visit func(place int)
 	visit = func(place int) { // below what isn't due nothing is, as it's a heap
-		if place < len(m.order) && m.order[place].at <= now && len(keys) < most {
-			keys = append(keys, m.order[place].key)
+		if place < len(d.order) && d.order[place].at <= now && len(keys) < most {
+			keys = append(keys, d.order[place].key)
 			visit(2*place + 1)
 			visit(2*place + 2)
 		}
@@ -213,18 +213,18 @@ func (m *mortals) untaken(most int) (keys []string) {
 }
 
 // due tells whether an object is due, and at which revision it was observed.
-func (m *mortals) due(key string) (rev storage.Revision, due bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	one := m.known[key]
-	if one == nil || one.at > m.clock.steady() {
+func (d *deadlines) due(key string) (rev storage.Revision, due bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.known[key]
+	if one == nil || one.at > d.clock.steady() {
 		return 0, false
 	}
 	return one.rev, true
 }
 
 // dueOrder is a heap by the time at which objects are due.
-type dueOrder []*mortal
+type dueOrder []*deadline
 
 func (d dueOrder) Len() int           { return len(d) }
 func (d dueOrder) Less(i, j int) bool { return d[i].at < d[j].at }
@@ -234,8 +234,8 @@ func (d dueOrder) Swap(i, j int) {
 }
 
 func (d *dueOrder) Push(one any) {
-	one.(*mortal).place = int32(len(*d))
-	*d = append(*d, one.(*mortal))
+	one.(*deadline).place = int32(len(*d))
+	*d = append(*d, one.(*deadline))
 }
 
 func (d *dueOrder) Pop() any {

@@ -19,7 +19,7 @@ import (
 // dependents (foreground) or leave them without this owner (orphan).
 //
 // What it knows only tells which objects to look at. A worker takes the object from the cache, reads its owners from etcd, and
-// decides from what it has read (see collect.go). So old knowledge costs time and decides nothing, with two exceptions, for
+// decides from what it has read (garbagecollector_delete.go). So old knowledge costs time and decides nothing, with two exceptions, for
 // which knowledge is whole before anybody asks it: that an owner has no dependents left, and that an owner leaves its
 // dependents, whatever else a reference says besides its uid.
 type collector struct {
@@ -90,8 +90,8 @@ func (c *collector) observe(e *cacher.Event) {
 	}
 }
 
-// look queues an object about which there may be something to do; mu must be held.
-func (k *knowledge) look(key string) {
+// lookLocked queues an object about which there may be something to do.
+func (k *knowledge) lookLocked(key string) {
 	if k.whole {
 		k.queue.add(key)
 	} else {
@@ -114,12 +114,12 @@ func (k *knowledge) deleted(o *kube.Object) {
 	if n == nil {
 		return
 	}
-	k.setState(n, nodeGone)
-	k.forsake(n)
+	k.setStateLocked(n, nodeGone)
+	k.forsakeLocked(n)
 	for e := range n.names() {
-		k.look(e.dependent.key)
+		k.lookLocked(e.dependent.key)
 	}
-	k.release(n)
+	k.releaseLocked(n)
 }
 
 // spoil notes whose object can't be read from now on. prev is how it was before; nil if it never was in the graph.
@@ -150,19 +150,19 @@ func (k *knowledge) written(e *cacher.Event, served *registry.Catalog) {
 		n = k.graph.ensure(u)
 	}
 	if n != nil {
-		k.meet(n, o, l)
+		k.meetLocked(n, o, l)
 		if !known {
-			k.relink(n, o, l.Owners, served)
+			k.relinkLocked(n, o, l.Owners, served)
 		}
-		k.release(n)
+		k.releaseLocked(n)
 	}
 	if o.DeletionTimestamp != "" && (l.asks(metav1.FinalizerDeleteDependents) || l.asks(metav1.FinalizerOrphanDependents)) {
-		k.look(o.Key)
+		k.lookLocked(o.Key)
 	}
 }
 
-// meet notes where a node's object is and how far its deletion is; mu must be held.
-func (k *knowledge) meet(n *node, o *kube.Object, l *lineage) {
+// meetLocked notes where a node's object is and how far its deletion is.
+func (k *knowledge) meetLocked(n *node, o *kube.Object, l *lineage) {
 	n.key = o.Key
 	var s nodeState
 	if o.DeletionTimestamp != "" {
@@ -174,11 +174,11 @@ func (k *knowledge) meet(n *node, o *kube.Object, l *lineage) {
 			s |= nodeOrphaning
 		}
 	}
-	k.setState(n, s)
+	k.setStateLocked(n, s)
 }
 
-// setState gives a node another state. If it begins to wait, its dependents are looked at; mu must be held.
-func (k *knowledge) setState(n *node, s nodeState) {
+// setStateLocked gives a node another state. If it begins to wait, its dependents are looked at.
+func (k *knowledge) setStateLocked(n *node, s nodeState) {
 	began := s & nodeWaiting &^ n.nodeState
 	n.nodeState = s | n.nodeState&nodeUnproven
 	if !n.is(nodeWaiting) {
@@ -188,35 +188,35 @@ func (k *knowledge) setState(n *node, s nodeState) {
 	k.waiting[n] = true
 	if began != 0 {
 		for e := range n.names() {
-			k.look(e.dependent.key)
+			k.lookLocked(e.dependent.key)
 		}
 	}
 }
 
-// forsake takes its owners from a node. An owner that waited for it alone is looked at; mu must be held.
-func (k *knowledge) forsake(n *node) {
+// forsakeLocked takes its owners from a node. An owner that waited for it alone is looked at.
+func (k *knowledge) forsakeLocked(n *node) {
 	n.nodeState &^= nodeUnproven
 	delete(k.unproven, n)
-	k.graph.unlink(n, k.lost)
+	k.graph.unlink(n, k.lostLocked)
 }
 
-// lost is told that a node has lost a dependent; mu must be held.
-func (k *knowledge) lost(owner *node) {
+// lostLocked is told that a node has lost a dependent.
+func (k *knowledge) lostLocked(owner *node) {
 	if owner.is(nodeWaiting) && !owner.waitsFor() {
-		k.look(owner.key)
+		k.lookLocked(owner.key)
 	}
-	k.release(owner)
+	k.releaseLocked(owner)
 }
 
-// release forgets a node that says nothing any more; mu must be held.
-func (k *knowledge) release(n *node) {
+// releaseLocked forgets a node that says nothing any more.
+func (k *knowledge) releaseLocked(n *node) {
 	if k.graph.release(n) {
 		delete(k.waiting, n)
 	}
 }
 
-// relink gives a node its object's owners. The object is looked at if it may have to lose one; mu must be held.
-func (k *knowledge) relink(n *node, o *kube.Object, owners []kube.Owner, served *registry.Catalog) {
+// relinkLocked gives a node its object's owners. The object is looked at if it may have to lose one.
+func (k *knowledge) relinkLocked(n *node, o *kube.Object, owners []kube.Owner, served *registry.Catalog) {
 	var before []*node
 	n.nodeState &^= nodeUnproven
 	delete(k.unproven, n)
@@ -228,7 +228,7 @@ func (k *knowledge) relink(n *node, o *kube.Object, owners []kube.Owner, served 
 		if ref.Blocks {
 			s = edgeBlocks
 		}
-		switch k.find(owner, o, ref, served) {
+		switch k.findLocked(owner, o, ref, served) {
 		case there:
 			s |= edgeValid
 			doubt = doubt || owner.is(nodeWaiting)
@@ -242,10 +242,10 @@ func (k *knowledge) relink(n *node, o *kube.Object, owners []kube.Owner, served 
 		k.graph.link(n, owner, s)
 	}
 	if doubt {
-		k.look(n.key)
+		k.lookLocked(n.key)
 	}
 	for _, owner := range before {
-		k.lost(owner)
+		k.lostLocked(owner)
 	}
 }
 
@@ -258,8 +258,8 @@ const (
 	unsure // its kind isn't served; or a cluster-scoped object names a namespaced one, and nobody can say which
 )
 
-// find looks for an owner in the graph, then in the cache; mu must be held.
-func (k *knowledge) find(owner *node, dependent *kube.Object, ref kube.Owner, served *registry.Catalog) found {
+// findLocked looks for an owner in the graph, then in the cache.
+func (k *knowledge) findLocked(owner *node, dependent *kube.Object, ref kube.Owner, served *registry.Catalog) found {
 	e := served.GroupKind(groupOf(ref), ref.Kind)
 	if e == nil {
 		return unsure
@@ -279,7 +279,7 @@ func (k *knowledge) find(owner *node, dependent *kube.Object, ref kube.Owner, se
 		return notThere
 	}
 	if l := lineageOf(o); l.UID == ref.UID {
-		k.meet(owner, o, l)
+		k.meetLocked(owner, o, l)
 		return there
 	}
 	return notThere
@@ -308,7 +308,7 @@ func (k *knowledge) kindsChanged() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n := range k.unproven {
-		k.look(n.key)
+		k.lookLocked(n.key)
 	}
 }
 
@@ -328,7 +328,7 @@ func (c *collector) idle() bool {
 	k := c.knowledge.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.unfinished()) == 0
+	return len(k.unfinishedLocked()) == 0
 }
 
 func (c *collector) pending(most int) []Pending {
@@ -336,7 +336,7 @@ func (c *collector) pending(most int) []Pending {
 	k := c.knowledge.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, n := range k.unfinished() {
+	for _, n := range k.unfinishedLocked() {
 		if len(all) >= most {
 			break
 		}
@@ -345,11 +345,11 @@ func (c *collector) pending(most int) []Pending {
 	return all
 }
 
-// unfinished returns the owners that wait for dependents about which there is still something to do. The others wait, at
+// unfinishedLocked returns the owners that wait for dependents about which there is still something to do. The others wait, at
 // last, only for objects that others' finalizers hold, or that are left alone because an owner of theirs can't be looked up.
 // It goes up from those, over each edge once. So owners that wait for each other in a circle are unfinished. It's worked out
-// anew when something has changed; mu must be held.
-func (k *knowledge) unfinished() []*node {
+// anew when something has changed.
+func (k *knowledge) unfinishedLocked() []*node {
 	if k.counted {
 		return k.left
 	}
