@@ -2,7 +2,7 @@ package storage
 
 // ReplacedKey is written by each Replace, as the last key of its revision. It belongs to no object. Whoever follows the
 // changes knows by it that the revision is a Replace and no write of single objects.
-const ReplacedKey = "/apiserver-lite/replaced"
+const ReplacedKey = Own + "replaced"
 
 // Replacement is what a Replace writes. No key may be in it twice.
 type Replacement struct {

@@ -2,7 +2,7 @@
 //
 //   - what a store is (this file), and the errors that its callers test for (errors.go)
 //   - how keys are built (key.go), and which keys say that a store is ours (marker.go)
-//   - the guards that a context adds to writes (fence.go), and the write of many keys at once (replace.go)
+//   - the guards that a context adds to writes (guards.go), and the write of many keys at once (replace.go)
 //   - the highest revision that was seen of something (watermark.go)
 //
 // Nothing here knows what an object is: values are opaque. Nothing here knows etcd, either.
@@ -63,7 +63,7 @@ type Stretch struct {
 // Store is the objects in an etcd. It is safe for concurrent use.
 //
 // The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. Package kv's Writer has the four writes and Pin
-// for every Store, and describes them.
+// for every Store.
 type Store interface {
 	// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound, and OnRead's
 	// as for GetAt.
@@ -85,12 +85,34 @@ type Store interface {
 	// ErrNotFound.
 	Count(ctx context.Context, keys Range, at Revision) (int, error)
 
+	// Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
+	// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
+	// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
+	// ErrUnavailable and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
 	Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error)
+
+	// Update replaces a key's value if its last write has the expected revision, and returns the new revision.
+	// ErrConflict means that it has another one or that the key is gone: read again. ErrConditionFailed means
+	// that the key is as expected and one of the conditions doesn't hold. Update doesn't look whether the bytes are those
+	// that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
+	// Create.
 	Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error)
+
+	// Delete removes a key if its last write is the expected revision, and returns the revision of the
+	// deletion. ErrConflict as for Update, other errors as for Create.
 	Delete(ctx context.Context, key string, expected Revision) (Revision, error)
+
+	// Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
+	// returns no other write is under way: each one has either its revision before plan is called, or a later one than
+	// Replace. Replaces wait for each other. A Replacement without keys makes a revision, too. Errors: plan's, as it is;
+	// ErrTooLarge for one that etcd doesn't take in one request; ErrNoSpace; ErrUnavailable, also of a store to which others
+	// write; and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
 	Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error)
 
-	// Pin returns a context whose writes fail once the store was replaced.
+	// Pin returns a context whose writes fail once the store was replaced. A write that decides by what it reads pins its context
+	// before it reads what it decides by, because a revision doesn't tell it everything: a Replace may leave the object that
+	// it wants to delete as it is, and bring back what the object belongs to. mine tells that the context wasn't pinned
+	// before: only whoever pinned it may begin again.
 	Pin(ctx context.Context) (_ context.Context, mine bool)
 
 	// Changes returns what happened in a stretch of history, in revision order and always whole revisions. upTo is the

@@ -21,8 +21,9 @@
 // Locks, in the order in which they may be held:
 //
 //	tapes.mu ─▶ Cacher.mu, the map of resources ─▶ Resource.mu ─▶ states.mu
+//	Resource.mu ─▶ watchEvent.mu, if it's free: nobody waits for it
 //	tapes.mu ─▶ Tape.mu, feed.waitMu, kept.mu or stretches.mu: each a leaf
-//	watchEvent.mu, waker.mu, cohort.mu, sharedState.mu: alone
+//	waker.mu, cohort.mu, sharedState.mu: alone
 //
 // All are mutexes, and no I/O happens under any. Two of them, watchEvent.mu and
 // sharedState.mu, are held while what readers get is encoded. That calls a kube.View's Render, Encode and

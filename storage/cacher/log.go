@@ -23,7 +23,7 @@ type watchEvent struct {
 	mu        sync.Mutex            // lets one goroutine encode
 	cost      atomic.Int64          // bytes that this event keeps alive and owner counts; dropped once drop was called
 	owner     *atomic.Int64         // the sum that cost is part of; nil for an event that nothing counts
-	encodings *atomic.Int64         // counts encodings, for metrics
+	encodings *atomic.Int64         // counts encodings, for tests
 }
 
 // frame is an event as the watchers of one view get it. Immutable.

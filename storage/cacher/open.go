@@ -55,7 +55,7 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 }
 
 // refuseLocked returns an error if a watch can't start any more where Open has found that it could. mu must be held: what
-// the resource has applied of a Replace, or of another store in place of this one (see feed.restart), must not be overlooked.
+// the resource has applied of a Replace, or of another store in place of this one (see feed.begin), must not be overlooked.
 func (r *Resource) refuseLocked(o WatchOptions) error {
 	if at := r.cacher.Position(); o.After > at {
 		return fmt.Errorf("watch after %d: %w (the newest is %d)", o.After, storage.ErrFutureRevision, at)

@@ -15,7 +15,7 @@ import (
 )
 
 // Prefix is what the keys of those that want to lead begin with. They belong to no object, so no cache has them.
-const Prefix = "/apiserver-lite/leader/"
+const Prefix = storage.Own + "leader/"
 
 const (
 	// leaseTime is how long a process counts as alive after it was heard of last. When etcd's own leader dies, the next one

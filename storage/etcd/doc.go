@@ -37,7 +37,7 @@
 //
 //   - etcd's own. Close ends them and waits for them.
 //   - The keeper, which Open starts and Close waits for. Ten times a second it looks at the disk, and once a second at
-//     history (past.go) and space (space.go): it compacts what is older than Options.History or more than
+//     history (compaction.go) and space (space.go): it compacts what is older than Options.History or more than
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
 //   - In a cluster, one that asks whether a majority answers, one that promotes learners, one that waits for these two, the
@@ -48,9 +48,11 @@
 //     burstWait after Close.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
 //   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
-//     for them, but for a rewrite of the database (see Server.Close). After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive
-//     Close, and the directory stays locked until the process ends. An etcd that starts after Open has given up is
-//     stopped by that goroutine.
+//     for them, but for a rewrite of the database (see Server.Close). After a failure such a call may never return, so Open
+//     and Close give up. Its goroutine may then outlive Close, and the directory stays locked until the process ends. An
+//     etcd that starts after Open has given up is stopped by that goroutine.
+//   - One for each stream by which leases are renewed (leases.go). Nobody waits for it: it ends with the stream, or when
+//     etcd has ended the lease or itself.
 //
 // # Locks
 //

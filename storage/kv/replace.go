@@ -51,10 +51,7 @@ type pin struct{ of *gate }
 // write, and etcd must take requests that are as large as a Replace may be.
 func (w *Writer) AllowReplace() { w.gate = &gate{open: semaphore.NewWeighted(gatePlaces)} }
 
-// Pin returns a context with which writes fail with ErrReplaced once the store is replaced. A writer pins its context
-// before it reads what it decides by, because a revision doesn't tell it everything: a Replace may leave the object that
-// it wants to delete as it is, and bring back what the object belongs to. mine tells that the context wasn't pinned
-// before: only whoever pinned it may begin again.
+// Pin is storage.Store's. Without AllowReplace the store is never replaced, and ctx is as it was.
 func (w *Writer) Pin(ctx context.Context) (_ context.Context, mine bool) {
 	if w.gate == nil || ctx.Value(pin{w.gate}) != nil {
 		return ctx, false
@@ -62,12 +59,7 @@ func (w *Writer) Pin(ctx context.Context) (_ context.Context, mine bool) {
 	return context.WithValue(ctx, pin{w.gate}, w.gate.replaces.Load()), true
 }
 
-// Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
-// returns no other write is under way: each one has either its revision before plan is called, or a later one than
-// Replace. Replaces wait for each other. A Replacement without keys makes a revision, too.
-//
-// Errors: plan's, as it is; ErrTooLarge for one that etcd doesn't take in one request; ErrNoSpace; ErrUnavailable; and ctx's.
-// With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
+// Replace is storage.Store's. Without AllowReplace it fails.
 func (w *Writer) Replace(ctx context.Context, plan func() (storage.Replacement, error)) (storage.Revision, error) {
 	if w.gate == nil {
 		return 0, Wrap("replace", storage.Root, errors.New("AllowReplace wasn't called"))

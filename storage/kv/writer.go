@@ -22,25 +22,17 @@ type Writer struct {
 // NewWriter returns a Writer to a KV, such as a client.
 func NewWriter(to clientv3.KV) *Writer { return &Writer{kv: to} }
 
-// Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
-// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
-// ErrUnavailable and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
+// Create is storage.Store's.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...storage.Condition) (storage.Revision, error) {
 	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, put(key, value))
 }
 
-// Update replaces a key's value if its last write has the expected revision, and returns the new revision.
-// ErrConflict means that it has another one or that the key is gone: read again. ErrConditionFailed means
-// that the key is as expected and one of the conditions doesn't hold. Update doesn't look whether the bytes are those
-// that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
-// Create.
+// Update is storage.Store's.
 func (w *Writer) Update(ctx context.Context, key string, value []byte, expected storage.Revision, conds ...storage.Condition) (storage.Revision, error) {
 	return w.change(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, put(key, value))
 }
 
-// Delete removes a key if its last write is the expected revision, and returns the revision of the
-// deletion. ErrConflict as for Update, other errors as for Create.
+// Delete is storage.Store's.
 func (w *Writer) Delete(ctx context.Context, key string, expected storage.Revision) (storage.Revision, error) {
 	return w.change(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
 }

@@ -90,7 +90,7 @@ func (s *Store) following(after storage.Revision) (*follower, error) {
 		return nil, err
 	}
 	// After a rewind the revision may be the same, but the follower watches the store as it was.
-	if f := s.follower; f != nil && f.at() == after && s.known.rewind() == nil {
+	if f := s.follower; f != nil && f.at() == after && s.known.whyRewound() == nil {
 		return f, nil
 	}
 	if s.follower != nil {
@@ -181,7 +181,7 @@ func (f *follower) check() error {
 		return f.ctx.Err()
 	case <-l.done:
 	}
-	if err := f.store.known.rewind(); err != nil {
+	if err := f.store.known.whyRewound(); err != nil {
 		return err
 	}
 	if l.err != nil {
@@ -297,8 +297,8 @@ func (s *Store) newWatcher() clientv3.Watcher {
 	return namespace.NewWatcher(clientv3.NewWatcher(s.client), s.prefix)
 }
 
-// rewind lets Follow tell that the store isn't the one it was.
-func (s *Store) rewind() {
+// ringFollower lets Follow tell that the store isn't the one it was.
+func (s *Store) ringFollower() {
 	s.followMu.Lock()
 	f := s.follower
 	s.followMu.Unlock()

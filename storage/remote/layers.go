@@ -32,7 +32,7 @@ func bounded(ctx context.Context, c kv.Call) error {
 // unlessGone doesn't send transactions while etcd is known not to answer.
 func (s *Store) unlessGone(ctx context.Context, c kv.Call) error {
 	if c.Txn {
-		if err := s.known.gone(); err != nil {
+		if err := s.known.silent(); err != nil {
 			return err
 		}
 	}

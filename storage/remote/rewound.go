@@ -67,7 +67,7 @@ func (s *Store) seeMarker() (storage.Revision, error) {
 	}
 	switch {
 	case errors.Is(err, storage.ErrRewound):
-		s.rewind()
+		s.ringFollower()
 		return 0, fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 	case err != nil:
 		s.known.fail(err, asked)
@@ -181,14 +181,14 @@ func (k *known) forget(w write) error {
 	return k.rewound
 }
 
-// rewind returns why what was read of the store means nothing any more; nil while it does.
-func (k *known) rewind() error {
+// whyRewound returns why what was read of the store means nothing any more; nil while it does.
+func (k *known) whyRewound() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.rewound
 }
 
-// tell returns what rewind does, but once only.
+// tell returns what whyRewound does, but once only.
 func (k *known) tell() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,22 +228,22 @@ func (k *known) down() error {
 	if k.rewound != nil {
 		return fmt.Errorf("%w: %w", storage.ErrUnavailable, k.rewound)
 	}
-	return k.lost()
+	return k.silentLocked()
 }
 
-// lost returns an error if etcd hasn't answered for a while. The caller holds the lock.
-func (k *known) lost() error {
+// silentLocked returns an error if etcd hasn't answered for a while. The caller holds the lock.
+func (k *known) silentLocked() error {
 	if k.failing.IsZero() || time.Since(k.failing) < givenUp {
 		return nil
 	}
 	return fmt.Errorf("%w: %w: no answer since %s: %w", storage.ErrUnavailable, storage.ErrNoMajority, k.failing.UTC().Format(time.RFC3339), k.failure)
 }
 
-// gone is lost, for what isn't sent then: reads, and transactions.
-func (k *known) gone() error {
+// silent is silentLocked, for what isn't sent then: reads, and transactions.
+func (k *known) silent() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.lost()
+	return k.silentLocked()
 }
 
 // Health returns why the store can't read and write now, and since when; nil if it can. It returns at once.

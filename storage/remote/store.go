@@ -120,7 +120,7 @@ func (s *Store) get(ctx context.Context, timeout time.Duration, key string, opti
 
 // ask is get for whoever needn't find out whether etcd answers again.
 func (s *Store) ask(ctx context.Context, timeout time.Duration, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if err := s.known.gone(); err != nil {
+	if err := s.known.silent(); err != nil {
 		return nil, err
 	}
 	return s.get(ctx, timeout, key, options...)
@@ -193,7 +193,7 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 
 // Window implements storage.Store. After ErrRewound it's the first look at what the store is now.
 func (s *Store) Window(ctx context.Context) (compacted, newest storage.Revision, err error) {
-	if s.known.rewind() != nil {
+	if s.known.whyRewound() != nil {
 		if err := s.identify(ctx); err != nil {
 			return 0, 0, kv.Wrap("window", storage.Root, err)
 		}
