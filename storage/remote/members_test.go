@@ -231,9 +231,9 @@ func TestStorageOfThree(t *testing.T) {
 	})
 	t.Run("shared", func(t *testing.T) {
 		tokens := 0
-		storagetest.RunShared(t, func(t testing.TB) *storagetest.Etcd {
+		runShared(t, func(t testing.TB) *sharedEtcd {
 			o := next()
-			return &storagetest.Etcd{
+			return &sharedEtcd{
 				Open:   func(t testing.TB) storage.Store { return open(t, o) },
 				Client: func(t testing.TB) *clientv3.Client { return c.client(t, c.urls...) },
 				Restart: func(t testing.TB) {

@@ -34,14 +34,14 @@ func testStore(t *testing.T, start starter) {
 
 // testShared has stores over one etcd pass the tests.
 func testShared(t *testing.T, start starter) {
-	storagetest.RunShared(t, func(t testing.TB) *storagetest.Etcd {
+	runShared(t, func(t testing.TB) *sharedEtcd {
 		dir := t.TempDir()
 		at, stop := start(t, dir, anyAddress, etcdToken)
 		again := func(t testing.TB, dir, token string) {
 			stop()
 			_, stop = start(t, dir, strings.TrimPrefix(at, "http://"), token)
 		}
-		return &storagetest.Etcd{
+		return &sharedEtcd{
 			Open: func(t testing.TB) storage.Store { return open(t, remote.Options{Servers: []string{at}}) },
 			Client: func(t testing.TB) *clientv3.Client {
 				c, err := clientv3.New(clientv3.Config{Endpoints: []string{at}, Logger: zap.NewNop()})

@@ -1,5 +1,4 @@
-// Package storagetest has the tests that every storage.Store passes: Run, what a store does alone, and RunShared, what
-// stores over one etcd see of each other. Embedded is a store for tests of what uses one.
+// Package storagetest has the tests that every storage.Store passes: Run. Embedded is a store for tests of what uses one.
 package storagetest
 
 import (

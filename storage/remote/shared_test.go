@@ -1,4 +1,4 @@
-package storagetest
+package remote_test
 
 import (
 	"context"
@@ -13,20 +13,20 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Etcd is an etcd that stores share.
-type Etcd struct {
+// sharedEtcd is an etcd that stores share.
+type sharedEtcd struct {
 	Open    func(testing.TB) storage.Store    // another store over it, which the test's end closes
 	Client  func(testing.TB) *clientv3.Client // of all keys
 	Restart func(testing.TB)                  // as after a crash
 	Replace func(testing.TB)                  // by another one at the same address, without keys
 }
 
-// RunShared tests what stores over one etcd see of each other, and what they make of its faults. start returns an etcd
+// runShared tests what stores over one etcd see of each other, and what they make of its faults. start returns an etcd
 // without keys.
-func RunShared(t *testing.T, start func(testing.TB) *Etcd) {
+func runShared(t *testing.T, start func(testing.TB) *sharedEtcd) {
 	for _, c := range []struct {
 		name string
-		test func(testing.TB, *Etcd)
+		test func(testing.TB, *sharedEtcd)
 	}{
 		{"writes of others", writesOfOthers},
 		{"progress without events", progress},
@@ -37,6 +37,33 @@ func RunShared(t *testing.T, start func(testing.TB) *Etcd) {
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, start(t)) })
 	}
+}
+
+// patience is for whatever these tests wait for. A busy machine needs most of it.
+const patience = 2 * time.Minute
+
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newest(ctx context.Context, t testing.TB, s storage.Store) storage.Revision {
+	t.Helper()
+	_, rev, err := s.Window(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func create(ctx context.Context, t testing.TB, s storage.Store, key, value string) storage.Revision {
+	t.Helper()
+	rev, err := s.Create(ctx, key, []byte(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
 }
 
 // followTo follows until a revision, and returns the keys of the changes.
@@ -58,7 +85,7 @@ func followTo(ctx context.Context, t testing.TB, s storage.Store, at, to storage
 	return keys
 }
 
-func writesOfOthers(t testing.TB, e *Etcd) {
+func writesOfOthers(t testing.TB, e *sharedEtcd) {
 	ctx := bounded(t)
 	a, b := e.Open(t), e.Open(t)
 	at := newest(ctx, t, b)
@@ -81,7 +108,7 @@ func writesOfOthers(t testing.TB, e *Etcd) {
 	}
 }
 
-func progress(t testing.TB, e *Etcd) {
+func progress(t testing.TB, e *sharedEtcd) {
 	ctx := bounded(t)
 	s, client := e.Open(t), e.Client(t)
 	at := newest(ctx, t, s)
@@ -100,7 +127,7 @@ func progress(t testing.TB, e *Etcd) {
 	}
 }
 
-func compaction(t testing.TB, e *Etcd) {
+func compaction(t testing.TB, e *sharedEtcd) {
 	ctx := bounded(t)
 	s, client := e.Open(t), e.Client(t)
 	begin := newest(ctx, t, s)
@@ -147,7 +174,7 @@ func compaction(t testing.TB, e *Etcd) {
 	}
 }
 
-func restart(t testing.TB, e *Etcd) {
+func restart(t testing.TB, e *sharedEtcd) {
 	ctx := bounded(t)
 	s := e.Open(t)
 	at := newest(ctx, t, s)
@@ -155,7 +182,7 @@ func restart(t testing.TB, e *Etcd) {
 	followTo(ctx, t, s, at, rev)
 	e.Restart(t)
 	var next storage.Revision
-	eventually(ctx, t, "a write after the restart", func() (err error) {
+	succeeds(ctx, t, "a write after the restart", func() (err error) {
 		next, err = s.Create(ctx, key+"b", []byte("v"))
 		if errors.Is(err, storage.ErrExists) { // an attempt whose answer was lost
 			next, err = newest(ctx, t, s), nil
@@ -167,29 +194,19 @@ func restart(t testing.TB, e *Etcd) {
 	}
 }
 
-// tryPause is between two tries of eventually. A try may fail at once while etcd is away. Without a pause such tries would take
-// the processor from the etcd that starts, and a longer pause would only make the tests slower.
-const tryPause = 10 * time.Millisecond
-
-// eventually tries something that fails while etcd can't answer, until it succeeds or ctx ends.
-func eventually(ctx context.Context, t testing.TB, what string, try func() error) {
+// succeeds tries something that fails while etcd can't answer, until it succeeds or ctx ends.
+func succeeds(ctx context.Context, t testing.TB, what string, try func() error) {
 	t.Helper()
-	for {
+	eventually(ctx, t, what, func() bool {
 		err := try()
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil || !errors.Is(err, storage.ErrUnavailable) {
+		if err != nil && !errors.Is(err, storage.ErrUnavailable) {
 			t.Fatalf("%s: %v", what, err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(tryPause):
-		}
-	}
+		return err == nil
+	})
 }
 
-func replaced(t testing.TB, e *Etcd) {
+func replaced(t testing.TB, e *sharedEtcd) {
 	ctx := bounded(t)
 	s := e.Open(t)
 	at := newest(ctx, t, s)
@@ -205,7 +222,7 @@ func replaced(t testing.TB, e *Etcd) {
 	if _, err := s.Barrier(ctx); !errors.Is(err, storage.ErrUnavailable) {
 		t.Errorf("a barrier before the caches have begun anew: %v", err)
 	}
-	eventually(ctx, t, "the first look at the other store", func() (err error) {
+	succeeds(ctx, t, "the first look at the other store", func() (err error) {
 		_, at, err = s.Window(ctx)
 		return err
 	})
@@ -220,11 +237,11 @@ func replaced(t testing.TB, e *Etcd) {
 	if keys := followTo(ctx, t, s, at, next); len(keys) != 1 {
 		t.Errorf("there is %q", keys)
 	}
-	eventually(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
+	succeeds(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
 }
 
 // replacedAlike: the other store is at the very revision up to which the first one was followed. Nothing is written to it.
-func replacedAlike(t testing.TB, e *Etcd) {
+func replacedAlike(t testing.TB, e *sharedEtcd) {
 	ctx := bounded(t)
 	s := e.Open(t)
 	at := newest(ctx, t, s)
@@ -240,7 +257,7 @@ func replacedAlike(t testing.TB, e *Etcd) {
 	if _, _, err := s.Follow(ctx, rev); !errors.Is(err, storage.ErrRewound) {
 		t.Fatalf("follow: %v", err)
 	}
-	eventually(ctx, t, "the first look at the other store", func() (err error) {
+	succeeds(ctx, t, "the first look at the other store", func() (err error) {
 		_, at, err = s.Window(ctx)
 		return err
 	})
@@ -263,5 +280,5 @@ func replacedAlike(t testing.TB, e *Etcd) {
 			t.Error(err)
 		}
 	})
-	eventually(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
+	succeeds(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
 }
