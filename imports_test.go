@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +118,7 @@ var floors = []floor{
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
-	{"", []string{"internal/exit", "server", "client/cli", "dropin", "migrate"}}, // main
+	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.
@@ -154,6 +157,41 @@ func TestFloorsAreInOrder(t *testing.T) {
 				t.Errorf("package %q may import %q, which stands below it in floors", f.name, later.name)
 			}
 		}
+	}
+}
+
+// TestPackagesHaveRows: the table of packages has a row for each package that has a floor in imports_test.go, and for no other.
+func TestPackagesHaveRows(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "| package | owns |\n|---|---|\n")
+	table, _, _ := strings.Cut(rest, "\n\n")
+	rows := map[string]bool{"": strings.Contains(table, "| `main.go`")}
+	for line := range strings.Lines(table) {
+		first, _, _ := strings.Cut(line, " | ")
+		above := ""
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(first, -1) {
+			name := m[1]
+			if same, ok := strings.CutPrefix(name, "…/"); ok {
+				name = path.Join(above, same)
+			}
+			above = path.Dir(name)
+			if !strings.HasSuffix(name, ".go") && name != "conformance" { // which is a module of its own
+				rows[name] = true
+			}
+		}
+	}
+	for _, f := range floors {
+		name := strings.TrimSuffix(f.name, "/...")
+		if !rows[name] {
+			t.Errorf("docs/architecture.md has no row for package %q", f.name)
+		}
+		delete(rows, name)
+	}
+	for name := range rows {
+		t.Errorf("docs/architecture.md has a row for %s, which is no package on a floor", name)
 	}
 }
 

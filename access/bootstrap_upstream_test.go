@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// upstreamPolicy are the rules of kube-apiserver 1.37.1 with its default feature gates, object by object in the form of
+// upstreamPolicy are the rules of kube-apiserver 1.37.2 with its default feature gates, object by object in the form of
 // describePolicy.
 //
 //go:embed testdata/bootstrap-1.37.txt
