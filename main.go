@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/migrate"
@@ -245,14 +246,14 @@ func parse(f *flags, args []string, getenv func(string) string) error {
 			}
 		}
 	})
-	if err == nil {
-		_, err = parseLevel(f.logLevel)
-	}
-	if err == nil {
-		err = f.parseWriting()
-	}
 	f.server.Token = getenv(envPrefix + "TOKEN")
-	return err
+	if err != nil {
+		return err
+	}
+	if _, err := parseLevel(f.logLevel); err != nil {
+		return err
+	}
+	return f.parseWriting()
 }
 
 // What --managed-fields may be.
@@ -314,7 +315,7 @@ func flagGroups(f *flags) []flagGroup {
 	set = group("What it serves and does")
 	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
-	set.StringVar(&s.API.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota,validatingadmissionpolicy-status")
+	set.StringVar(&s.API.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of "+strings.Join(controllers.Names, ","))
 	set.BoolVar(&s.API.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	s.Plugins.AddFlags(set)
@@ -358,7 +359,15 @@ func flagSet(f *flags) *pflag.FlagSet {
 }
 
 func usage(f *flags) string {
-	text := "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n       apiserver-lite " + envtestCommand + " DIR\n       apiserver-lite " + migrate.Name + " --from DIR|--to DIR --etcd-servers URL,...\n\nThe commands talk to a server: apiserver-lite watch --help has more. " + envtestCommand + " fills a directory for KUBEBUILDER_ASSETS. " + migrate.Name + " moves data into an etcd cluster, or back.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n"
+	text := fmt.Sprintf(`Usage: apiserver-lite [flags]
+       apiserver-lite %s ...
+       apiserver-lite %s DIR
+       apiserver-lite %s --from DIR|--to DIR --etcd-servers URL,...
+
+The commands talk to a server: apiserver-lite watch --help has more. %[2]s fills a directory for KUBEBUILDER_ASSETS. %[3]s moves data into an etcd cluster, or back.
+
+Each flag is also an environment variable: --data-dir is %sDATA_DIR.
+`, strings.Join(cli.Names, "|"), envtestCommand, migrate.Name, envPrefix)
 	for _, g := range flagGroups(f) {
 		text += "\n" + g.title + ":\n" + g.flags.FlagUsages()
 	}

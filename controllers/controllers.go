@@ -32,8 +32,8 @@ const (
 	PolicyStatus = "validatingadmissionpolicy-status"
 )
 
-// names has the controllers that can be on or off, in the order in which errors and pages list them.
-var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota, PolicyStatus}
+// Names are the controllers that can be on or off, in the order in which errors and pages list them.
+var Names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota, PolicyStatus}
 
 // Set says which controllers are on.
 type Set map[string]bool
@@ -45,15 +45,15 @@ func ParseSet(list string) (Set, error) {
 	case "none":
 		return on, nil
 	case "", "all":
-		for _, name := range names {
+		for _, name := range Names {
 			on[name] = true
 		}
 		return on, nil
 	}
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("%q is no controller: want all, none, or some of %s, separated by commas", name, strings.Join(names, ","))
+		if !slices.Contains(Names, name) {
+			return nil, fmt.Errorf("%q is no controller: want all, none, or some of %s, separated by commas", name, strings.Join(Names, ","))
 		}
 		on[name] = true
 	}

@@ -245,8 +245,8 @@ func TestQueueEnds(t *testing.T) {
 
 func TestParseSet(t *testing.T) {
 	for list, want := range map[string][]string{
-		"":                   names,
-		"all":                names,
+		"":                   Names,
+		"all":                Names,
 		"none":               {},
 		"namespace":          {Namespace},
 		"expiry, namespace":  {Namespace, Expiry},
