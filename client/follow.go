@@ -80,8 +80,9 @@ type follower[T any] struct {
 func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error) bool) error {
 	query := f.settings.only(aWatch)
 	query.Set("resourceVersion", f.version)
+	query.Set("allowWatchBookmarks", "true")
 	f.settings.counters.Watches.Add(1)
-	w, err := f.from.open(ctx, query, true)
+	w, err := f.from.open(ctx, query)
 	if err != nil {
 		return err
 	}

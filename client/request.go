@@ -95,7 +95,7 @@ func (c *Client) try(ctx context.Context, r *request) (*http.Response, error) {
 	for renewed := false; ; renewed = true {
 		sent := time.Now()
 		response, err := c.attempt(ctx, r)
-		if err != nil || response.StatusCode < 300 {
+		if err != nil || response.StatusCode < http.StatusMultipleChoices {
 			return response, err
 		}
 		refusal := readRefusal(response)

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -288,18 +287,13 @@ func (t *tracker[T]) replace(objects []Event[T], version string) error {
 
 // watch opens a connection with what is in the query besides the options.
 func (t *tracker[T]) watch(ctx context.Context, with map[string]string) (*connection[T], error) {
-	query := t.query(with)
-	timeout := minTrackWatch + rand.N(maxTrackWatch-minTrackWatch)
-	query.Set("timeoutSeconds", strconv.Itoa(int(timeout/time.Second)))
-	t.settings.counters.Watches.Add(1)
-	return t.from.open(ctx, query, true)
-}
-
-// query returns the options' query with more in it.
-func (t *tracker[T]) query(with map[string]string) url.Values {
 	query := t.settings.only(aWatch)
 	for name, value := range with {
 		query.Set(name, value)
 	}
-	return query
+	timeout := minTrackWatch + rand.N(maxTrackWatch-minTrackWatch)
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("timeoutSeconds", strconv.Itoa(int(timeout/time.Second)))
+	t.settings.counters.Watches.Add(1)
+	return t.from.open(ctx, query)
 }

@@ -127,6 +127,8 @@ const (
 	// by pings.
 	pingAfter = 30 * time.Second
 	pingWait  = 15 * time.Second
+	// idleTimeout is how long a connection is kept that nobody uses, as by net/http's own transport.
+	idleTimeout = 90 * time.Second
 	// idleConnections that are kept for one server, so that many requests at once don't dial each time.
 	idleConnections = 100
 )
@@ -144,7 +146,7 @@ func (o Options) transport(socket string) (*http.Transport, error) {
 		TLSHandshakeTimeout: dialTimeout,
 		DisableCompression:  !o.Compress,
 		MaxIdleConnsPerHost: idleConnections,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     idleTimeout,
 		ForceAttemptHTTP2:   true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -39,7 +38,10 @@ func (c Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[E
 		if s.since != "" {
 			query.Set("resourceVersion", s.since)
 		}
-		w, err := c.open(ctx, query, s.bookmarks)
+		if s.bookmarks {
+			query.Set("allowWatchBookmarks", "true")
+		}
+		w, err := c.open(ctx, query)
 		if err != nil {
 			yield(Event[T]{}, err)
 			return
@@ -68,15 +70,11 @@ type received[T any] struct {
 	initialEnd bool // a bookmark that ends the initial state
 }
 
-// open opens a watch. The query isn't changed. A refusal is an error at once, with its RetryAfter: those who follow pause. So is
+// open opens a watch. A refusal is an error at once, with its RetryAfter: those who follow pause. So is
 // a server that accepts the connection and sends no head of an answer within the client's timeout; only events are waited for
 // without a bound.
-func (c Collection[T]) open(ctx context.Context, query url.Values, bookmarks bool) (*connection[T], error) {
-	query = maps.Clone(query)
+func (c Collection[T]) open(ctx context.Context, query url.Values) (*connection[T], error) {
 	query.Set("watch", "true")
-	if bookmarks {
-		query.Set("allowWatchBookmarks", "true")
-	}
 	inner, end := context.WithCancelCause(ctx)
 	cancel := func() { end(context.Canceled) }
 	if c.client.timeout > 0 {
