@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 func noEnv(string) string { return "" }
 
-func TestBadSettings(t *testing.T) {
+func TestBadSettingsAreRefused(t *testing.T) {
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o600); err != nil {
 		t.Fatal(err)

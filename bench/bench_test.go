@@ -99,9 +99,9 @@ func build(m *testing.M) int {
 	return m.Run()
 }
 
-// TestRunning: a server that runs is measured with its token and over TLS, without the figures of processes that
+// TestServerThatRunsIsMeasured: a server that runs is measured with its token and over TLS, without the figures of processes that
 // aren't known.
-func TestRunning(t *testing.T) {
+func TestServerThatRunsIsMeasured(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestCompare compares a server with itself.
-func TestCompare(t *testing.T) {
+// TestServerComparedWithItself compares a server with itself.
+func TestServerComparedWithItself(t *testing.T) {
 	var table bytes.Buffer
 	args := []string{"compare", "--server", binary(), "--with", binary(), "--runs", "2", "--scenarios", "get,start,stream-limit", "--settle", "20ms"}
 	if err := run(t.Context(), args, &table, io.Discard); err != nil {
@@ -170,8 +170,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestWorse: a figure is worse if its median is beyond what is allowed, and beyond the spread of both.
-func TestWorse(t *testing.T) {
+// TestWorseIsBeyondSpread: a figure is worse if its median is beyond what is allowed, and beyond the spread of both.
+func TestWorseIsBeyondSpread(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		a, b  []float64
@@ -207,8 +207,8 @@ func TestCompareSaysWhatFails(t *testing.T) {
 	}
 }
 
-// TestDigits: figures have as many digits as a few runs carry.
-func TestDigits(t *testing.T) {
+// TestFiguresHaveFewDigits: figures have as many digits as a few runs carry.
+func TestFiguresHaveFewDigits(t *testing.T) {
 	for f, want := range map[float64]string{0: "0", 0.0362: "0.036", 0.5: "0.5", 9.96: "10", 41.7: "42", 349: "350", 5930: "5900", 99.9: "100"} {
 		if got := digits(f); got != want {
 			t.Errorf("digits(%v) = %s, want %s", f, got, want)
@@ -233,7 +233,7 @@ func TestTableComparesWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestArguments(t *testing.T) {
+func TestWrongArgumentsAreRefused(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"", "help requested"},
 		{"dance", `no scenario "dance"`},

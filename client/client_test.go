@@ -72,9 +72,9 @@ func TestInPod(t *testing.T) {
 	}
 }
 
-// TestFile: a file that was replaced is read again a minute later, or when the server refuses what was in it; what was in it is
+// TestFileIsReadAgain: a file that was replaced is read again a minute later, or when the server refuses what was in it; what was in it is
 // kept if there is nothing.
-func TestFile(t *testing.T) {
+func TestFileIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -106,8 +106,8 @@ func TestFile(t *testing.T) {
 	expect("four")
 }
 
-// TestUnauthorized: a request that's answered 401 is sent once more with the newer token.
-func TestUnauthorized(t *testing.T) {
+// TestSentAgainAfter401: a request that's answered 401 is sent once more with the newer token.
+func TestSentAgainAfter401(t *testing.T) {
 	requests := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests++; r.Header.Get("Authorization") != "Bearer new" {
@@ -223,8 +223,8 @@ func TestCertificatesReplaced(t *testing.T) {
 	}
 }
 
-// TestNew: addresses and options that are taken, and those that aren't.
-func TestNew(t *testing.T) {
+// TestAddressesAndOptions: addresses and options that are taken, and those that aren't.
+func TestAddressesAndOptions(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

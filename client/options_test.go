@@ -33,8 +33,8 @@ func scripted(t *testing.T, body string) (c *Client, queries *[]string) {
 	return c, queries
 }
 
-// TestOptions: an option that narrows no request isn't sent where it has no use.
-func TestOptions(t *testing.T) {
+// TestOptionsWithoutUseAreNotSent: an option that narrows no request isn't sent where it has no use.
+func TestOptionsWithoutUseAreNotSent(t *testing.T) {
 	c, queries := scripted(t, `{"kind":"ThingList","metadata":{"resourceVersion":"7","name":"x"},"items":[]}`)
 	things, ctx := Resource[Object](c, "v1", "things"), t.Context()
 	one := []Option{Since("3"), NotOlderThan("4"), DryRun(), Force(), Strict(), PageSize(0), CountIn(nil)}
@@ -72,8 +72,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestUselessOptions: an option that would narrow a request is refused where it can't, and nothing is sent.
-func TestUselessOptions(t *testing.T) {
+// TestUselessOptionsAreRefused: an option that would narrow a request is refused where it can't, and nothing is sent.
+func TestUselessOptionsAreRefused(t *testing.T) {
 	c, queries := scripted(t, `{}`)
 	things, ctx := Resource[Object](c, "v1", "things"), t.Context()
 	object := Object(`{"kind":"Thing","metadata":{"name":"x"}}`)
@@ -118,8 +118,8 @@ func TestUselessOptions(t *testing.T) {
 	}
 }
 
-// TestNoTable: an answer that is no table is quoted.
-func TestNoTable(t *testing.T) {
+// TestNoTableIsQuoted: an answer that is no table is quoted.
+func TestNoTableIsQuoted(t *testing.T) {
 	c, _ := scripted(t, `{"kind":"ThingList"}`)
 	_, err := Resource[Object](c, "v1", "things").Table(t.Context(), "", nil)
 	if err == nil || strings.Contains(err.Error(), "%!") || !strings.Contains(err.Error(), "ThingList") {

@@ -213,8 +213,8 @@ func TestResync(t *testing.T) {
 	})
 }
 
-// TestResyncWaits: a store is told of a state before anything else.
-func TestResyncWaits(t *testing.T) {
+// TestResyncComesAfterAState: a store is told of a state before anything else.
+func TestResyncComesAfterAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		widgets, _ := scripting(t, answer{status: 500}, answer{body: initialEnd, hold: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Second/2)
@@ -227,8 +227,8 @@ func TestResyncWaits(t *testing.T) {
 	})
 }
 
-// TestCacheEnds: who waits for a cache that has ended is told, after all that there is to tell.
-func TestCacheEnds(t *testing.T) {
+// TestWaitersHearThatTheCacheEnded: who waits for a cache that has ended is told, after all that there is to tell.
+func TestWaitersHearThatTheCacheEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		widgets, _ := scripting(t, answer{body: frame("ADDED", "a", "5") + initialEnd, hold: true})
 		cache := must(client.StartCache(t.Context(), widgets))(t)
@@ -268,8 +268,8 @@ type foreign struct {
 	} `json:"metadata"`
 }
 
-// TestAnew: what was deleted and created anew while nobody could see it is told as both, whatever the type.
-func TestAnew(t *testing.T) {
+// TestCreatedAnewIsToldAsBoth: what was deleted and created anew while nobody could see it is told as both, whatever the type.
+func TestCreatedAnewIsToldAsBoth(t *testing.T) {
 	t.Run("Meta", anew[Widget])
 	t.Run("Object", anew[client.Object])
 	t.Run("a type of others", anew[foreign])

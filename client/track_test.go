@@ -66,8 +66,8 @@ func TestTrack(t *testing.T) {
 	}
 }
 
-// TestTrackWrongly: an option that is wrong ends it.
-func TestTrackWrongly(t *testing.T) {
+// TestWrongOptionEndsTrack: an option that is wrong ends it.
+func TestWrongOptionEndsTrack(t *testing.T) {
 	widgets, s := scripting(t)
 	if steps := tracked(t.Context(), widgets, 0, client.Labels("=")); len(steps) != 2 || steps[1] != "it ended" || len(s.times) > 0 {
 		t.Errorf("it gives %q", steps)

@@ -67,9 +67,9 @@ func (s store) put(t *testing.T, key, value string) {
 	}
 }
 
-// TestInterrupted: a migration that is cut off at any of its transactions, done or not, has left no marker, and the next run
+// TestInterruptedGoesOn: a migration that is cut off at any of its transactions, done or not, has left no marker, and the next run
 // finishes it with each key copied once.
-func TestInterrupted(t *testing.T) {
+func TestInterruptedGoesOn(t *testing.T) {
 	source := openStore(t)
 	const keys = 250
 	for n := range keys {
@@ -140,8 +140,8 @@ func interrupt(t *testing.T, source, target store, flaky *flakyKV) (done bool) {
 	return err == nil
 }
 
-// TestWrittenMeanwhile: a source that a server writes to is noticed.
-func TestWrittenMeanwhile(t *testing.T) {
+// TestWrittenMeanwhileIsNoticed: a source that a server writes to is noticed.
+func TestWrittenMeanwhileIsNoticed(t *testing.T) {
 	key := storage.Root + "a/b/c"
 	writes := []struct {
 		name  string

@@ -240,8 +240,8 @@ func TestThereAndBack(t *testing.T) {
 	})
 }
 
-// TestRaise: a new cluster's revision is raised only if that's asked for, and then objects get revisions above the source's.
-func TestRaise(t *testing.T) {
+// TestRevisionIsRaisedWhenAsked: a new cluster's revision is raised only if that's asked for, and then objects get revisions above the source's.
+func TestRevisionIsRaisedWhenAsked(t *testing.T) {
 	c := startCluster(t)
 	dir, objects, now := fill(t, 150)
 	code, _, stderr := c.invoke(t, t.Context(), "--from", dir)
@@ -263,7 +263,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestWrongSourcesAndTargetsAreRefused(t *testing.T) {
 	dir, _, now := fill(t, 1)
 	with := func(keys ...string) func(*testing.T, *cluster) {
 		return func(t *testing.T, c *cluster) {
@@ -369,8 +369,8 @@ func TestAccountKeyRefused(t *testing.T) {
 	c.mustMove(t, "--to", other)
 }
 
-// TestKilled: a directory whose server was killed has what that held while it ran, and can be moved.
-func TestKilled(t *testing.T) {
+// TestDirectoryOfKilledServerIsMoved: a directory whose server was killed has what that held while it ran, and can be moved.
+func TestDirectoryOfKilledServerIsMoved(t *testing.T) {
 	c := startCluster(t)
 	dir, objects, now := fill(t, 1)
 	inDirectory(t, dir, func(client *clientv3.Client) {
@@ -387,8 +387,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestMember: a member's directory is moved when it's the only one, and the refusals before that say what to do.
-func TestMember(t *testing.T) {
+// TestOnlyMemberIsMoved: a member's directory is moved when it's the only one, and the refusals before that say what to do.
+func TestOnlyMemberIsMoved(t *testing.T) {
 	c := startCluster(t)
 	var listen [2]string
 	for i := range listen {
@@ -441,8 +441,8 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// TestLocked: a directory that a server runs on isn't read.
-func TestLocked(t *testing.T) {
+// TestLockedDirectoryIsRefused: a directory that a server runs on isn't read.
+func TestLockedDirectoryIsRefused(t *testing.T) {
 	c := startCluster(t)
 	dir, _, now := fill(t, 1)
 	c.raise(t, now)
