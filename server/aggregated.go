@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // discoveryDeadline is how long a server may take to say what it serves, when clients ask: kube-apiserver's figure.
@@ -99,7 +100,7 @@ func (h *handler) forward(w *response, r *http.Request, to *aggregator.Route, cl
 			leave()
 			w.begunElsewhere(code)
 		}
-		answer = newLongAnswer(w, h.port.StreamTimeout)
+		answer, _ = wire.NewLongAnswer(w, h.port.StreamTimeout) // what has no deadlines needs no longer ones
 	}
 	if aggregator.Upgrades(r) {
 		defer h.port.Hold()()
@@ -136,37 +137,4 @@ func (w *response) unlessBroken(f func() error) error {
 		}
 	}()
 	return f()
-}
-
-// longAnswer is the answer to a request without a deadline. A client that takes nothing of it for too long is cut off.
-type longAnswer struct {
-	*response
-	control *http.ResponseController
-	timeout time.Duration
-}
-
-func newLongAnswer(w *response, timeout time.Duration) *longAnswer {
-	a := &longAnswer{w, http.NewResponseController(w.ResponseWriter), timeout}
-	// The deadlines of ordinary requests end here. What has no deadlines needs no longer ones.
-	_ = a.control.SetReadDeadline(time.Time{})
-	_ = a.control.SetWriteDeadline(time.Time{})
-	return a
-}
-
-func (a *longAnswer) Write(p []byte) (int, error) {
-	_ = a.control.SetWriteDeadline(time.Now().Add(a.timeout))
-	n, err := a.response.Write(p)
-	if err == nil {
-		err = a.control.Flush()
-	}
-	_ = a.control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a stream that's idle
-	return n, err
-}
-
-// FlushError is for http.ResponseController: Write has done it.
-func (a *longAnswer) FlushError() error {
-	if a.code == 0 {
-		return nil
-	}
-	return a.control.Flush()
 }

@@ -14,8 +14,8 @@ import (
 func TestHTTP2StreamOutlivesAnswers(t *testing.T) {
 	later := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sink := newHTTP2Sink(w, outlet(), time.Minute)
-		if err := sink.open(); err != nil {
+		sink, err := openHTTP2(w, outlet(), time.Minute)
+		if err != nil {
 			t.Error(err)
 		}
 		<-later

@@ -77,8 +77,8 @@ func (p *Port) Hold() (release func()) {
 // told then. The error is ErrGone, or the refusal of a WebSocket.
 func (p *Port) Begin(w http.ResponseWriter, r *http.Request, out Outlet) (s *Stream, err error) {
 	if r.ProtoMajor > 1 {
-		to := newHTTP2Sink(w, out, p.StreamTimeout)
-		return &Stream{Sink: to, port: p}, to.open()
+		to, err := openHTTP2(w, out, p.StreamTimeout)
+		return &Stream{Sink: to, port: p}, err
 	}
 	d := deadline{timeout: p.StreamTimeout}
 	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
