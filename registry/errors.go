@@ -95,16 +95,8 @@ func InvalidOptions(kind string, errs field.ErrorList) error {
 	return Invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 }
 
-// NotServed is the answer for a path that names nothing; clients know its text.
-func NotServed() *apierrors.StatusError {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusNotFound,
-		Reason:  metav1.StatusReasonNotFound,
-		Message: "the server could not find the requested resource",
-		Details: &metav1.StatusDetails{},
-	}}
-}
+// ErrNotServed is the answer for a path that names nothing; clients know its text. Nobody may change it.
+var ErrNotServed = AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
 // failure is an error that the client can't mend. It isn't a Status: the server logs it, and answers 500 with the id of
 // the log line.

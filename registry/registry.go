@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -183,13 +185,12 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 	if e := r.Catalog().Endpoints[of]; e != nil {
 		return e, nil
 	}
-	refusal := NotServed()
 	if r.explain != nil {
-		if text := r.explain(of); text != "" {
-			refusal.ErrStatus.Message = text
+		if why := r.explain(of); why != "" {
+			return nil, AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, why)
 		}
 	}
-	return nil, refusal
+	return nil, ErrNotServed
 }
 
 // AtStart adds a function that Run calls when stored definitions are served, before Ready; in the order in which they're added.

@@ -119,7 +119,7 @@ func (e *Endpoint) Has(subresource string) bool {
 // path that doesn't exist.
 func (e *Endpoint) Key(namespace, name string) (string, error) {
 	if (namespace != "") != e.Namespaced {
-		return "", NotServed()
+		return "", ErrNotServed
 	}
 	key, err := e.Res.Prefix.Key(namespace, name)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -102,9 +101,7 @@ func (h *handler) serveResources(w *response, r *http.Request) error {
 	if of.Group != "" && !h.hasTypes(of.Group) {
 		return noPage(w)
 	}
-	err := errUnknownPath()
-	err.ErrStatus.Details = &metav1.StatusDetails{}
-	return err
+	return registry.ErrNotServed
 }
 
 // hasTypes tells whether Go types of a group of the API are served.

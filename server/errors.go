@@ -42,16 +42,8 @@ func retryLater(code int32, reason metav1.StatusReason, message string) error {
 	return err
 }
 
-// errUnknownPath is what kube-apiserver says about paths that it doesn't serve.
-func errUnknownPath() *apierrors.StatusError {
-	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
-}
-
-// isUnknownPath tells whether an error is errUnknownPath's, or that of a resource about which there's no more to say.
-func isUnknownPath(err error) bool {
-	var s *apierrors.StatusError
-	return errors.As(err, &s) && s.ErrStatus.Message == errUnknownPath().ErrStatus.Message
-}
+// errUnknownPath is what kube-apiserver says about paths that it doesn't serve: registry.ErrNotServed without its empty details.
+var errUnknownPath = statusError(http.StatusNotFound, metav1.StatusReasonNotFound, registry.ErrNotServed.Error())
 
 // noPage answers as kube-apiserver does at a path that leads to nothing of the API, such as a group that isn't served.
 func noPage(w *response) error {

@@ -51,7 +51,7 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 	}
 	name, err := url.PathUnescape(chi.URLParam(r, "name"))
 	if err != nil {
-		return errUnknownPath()
+		return errUnknownPath
 	}
 	err = kv.Wrap("remove the member", name, h.members.RemoveMember(r.Context(), name))
 	switch {

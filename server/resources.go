@@ -34,7 +34,7 @@ type target struct {
 func (h *handler) serveResource(w *response, r *http.Request) error {
 	at, named := parameters(r)
 	if at.Group == "" && strings.HasPrefix(r.URL.Path, "/apis/") {
-		return errUnknownPath() // the core group lives under /api
+		return errUnknownPath // the core group lives under /api
 	}
 	t, verb, err := h.find(w, r, at, named)
 	if err != nil && registry.Presumes(r.Context()) { // the definition may have changed
@@ -48,7 +48,7 @@ func (h *handler) serveResource(w *response, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if err != nil && isUnknownPath(err) && !h.routed(t, at.Group) {
+	if (errors.Is(err, errUnknownPath) || errors.Is(err, registry.ErrNotServed)) && !h.routed(t, at.Group) {
 		return noPage(w)
 	}
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 	t = target{e, named}
 	verb = t.verb(r.Method, reads.Flag(w.query, "watch"))
 	if !t.scopeFits(verb) {
-		return t, "", errUnknownPath()
+		return t, "", errUnknownPath
 	}
 	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) {
 		if !e.GoType() {
@@ -114,7 +114,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 	}
 	w.endpoint, w.subresource, w.verb = e, t.Subresource, metrics.Verb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
-		return t, "", errUnknownPath()
+		return t, "", errUnknownPath
 	}
 	if !slices.Contains(t.verbs(), verb) {
 		return t, "", t.refuse(w, r, verb)
@@ -124,11 +124,9 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 
 // absent says why a subresource of a Go type isn't served: by what Kubernetes says of the object, if that's as true here.
 func (h *handler) absent(w *response, r *http.Request, t target) error {
-	unknown := errUnknownPath()
-	unknown.ErrStatus.Details = &metav1.StatusDetails{}
 	absent := t.endpoint.Absent(t.Subresource)
 	if absent == nil {
-		return unknown
+		return registry.ErrNotServed
 	}
 	if absent.Methods != nil && !slices.Contains(absent.Methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(absent.Methods, ", "))
@@ -151,8 +149,7 @@ func (h *handler) absent(w *response, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
-	unknown.ErrStatus.Message = absent.Why
-	return unknown
+	return registry.AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, absent.Why)
 }
 
 // scopeFits reports whether the path has a namespace where the type has, and only there. A collection of
@@ -258,7 +255,7 @@ func (t target) refuseGoType(w *response, r *http.Request, verb string) error {
 		return apierrors.NewMethodNotSupported(t.resource(), verb)
 	}
 	if len(verbs) == 0 {
-		return registry.AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		return registry.ErrNotServed
 	}
 	w.Header().Set("Allow", methods(verbs))
 	return errMethodNotAllowed()

@@ -36,7 +36,7 @@ func (e Reader) get(ctx context.Context, r *registry.Request) (registry.Result, 
 		return registry.Result{}, e.MethodNotAllowed("get")
 	}
 	if r.Subresource != registry.Whole && !e.Has(r.Subresource) {
-		return registry.Result{}, registry.NotServed()
+		return registry.Result{}, registry.ErrNotServed
 	}
 	shown, err := e.Shown(r)
 	if err != nil {

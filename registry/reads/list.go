@@ -56,7 +56,7 @@ func (e Reader) List(ctx context.Context, r *registry.Request) (*List, error) {
 func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 	namespace := r.Namespace
 	if namespace != "" && !e.Namespaced {
-		return nil, registry.NotServed()
+		return nil, registry.ErrNotServed
 	}
 	shown, err := e.Shown(r)
 	if err != nil {

@@ -56,7 +56,7 @@ func (e Reader) Watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 
 func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor, watchstream.Options, error) {
 	if r.Namespace != "" && !e.Namespaced {
-		return nil, watchstream.Options{}, registry.NotServed()
+		return nil, watchstream.Options{}, registry.ErrNotServed
 	}
 	opts, err := e.parseWatchOptions(r.Query)
 	if err != nil {
@@ -89,7 +89,7 @@ func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 	if now := e.Res.Registry.Catalog().Endpoints[e.Path()]; now == nil || now.View != e.View {
 		cursor.Close()
 		if now == nil {
-			return nil, watchstream.Options{}, registry.NotServed()
+			return nil, watchstream.Options{}, registry.ErrNotServed
 		}
 		return Of(now).watch(ctx, r)
 	}

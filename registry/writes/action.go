@@ -43,7 +43,7 @@ func (e Writer) forward(ctx context.Context, r *registry.Request) (registry.Resu
 	f := e.Typed.Unstored.Forward
 	to := e.Res.Registry.Catalog().Kind(f.APIVersion, f.Kind)
 	if to == nil { // the program has a type of its own in its place
-		return registry.Result{}, registry.NotServed()
+		return registry.Result{}, registry.ErrNotServed
 	}
 	on, part := *r, to.Part(f.Subresource)
 	on.Subresource = f.Subresource

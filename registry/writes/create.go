@@ -325,11 +325,11 @@ func (e Writer) readDefinition(ctx context.Context) (*kube.Object, error) {
 		return nil, err
 	}
 	if def == nil || def.Err != nil {
-		return nil, registry.NotServed()
+		return nil, registry.ErrNotServed
 	}
 	o, err := object.DecodeStored(def.Raw())
 	if err != nil {
-		return nil, registry.NotServed()
+		return nil, registry.ErrNotServed
 	}
 	if o.Meta.Generation != e.Res.Generation || o.Meta.UID != e.Res.UID {
 		return nil, registry.ErrChanged

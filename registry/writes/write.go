@@ -65,7 +65,7 @@ func (e Writer) perform(ctx context.Context, r *registry.Request, options string
 // newWrite reads everything of a client's create, update or patch except its body.
 func (e Writer) newWrite(r *registry.Request, options string) (*write, error) {
 	if r.Subresource != registry.Whole && !e.Has(r.Subresource) {
-		return nil, registry.NotServed()
+		return nil, registry.ErrNotServed
 	}
 	shown, err := e.Shown(r)
 	if err != nil {
