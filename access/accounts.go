@@ -48,7 +48,7 @@ type Home struct {
 	Key func() (crypto.Signer, error)
 }
 
-// newAccounts makes Accounts, which settle completes. It reads the files of keys, if options name some.
+// newAccounts makes Accounts, which attach completes. It reads the files of keys, if options name some.
 func newAccounts(o Options, log *slog.Logger) (*Accounts, error) {
 	a := &Accounts{keysAt: o.ServiceAccountJWKSURI, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
 	if len(a.issuers) == 0 {
@@ -72,8 +72,8 @@ func newAccounts(o Options, log *slog.Logger) (*Accounts, error) {
 	return a, err
 }
 
-// settle gives Accounts what they need of the server.
-func (a *Accounts) settle(home Home) {
+// attach gives Accounts what they need of the server.
+func (a *Accounts) attach(home Home) {
 	a.registry = home.Registry
 	if a.keysAt == "" {
 		a.keysAt = home.URL + "/openid/v1/jwks"

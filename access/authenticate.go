@@ -42,7 +42,7 @@ type Wiring struct {
 }
 
 // New reads the files of the options, and refuses what can't be used of them. It needs nothing of the server, so that a start which
-// is refused has left nothing. Settle completes the Authenticator. ctx is for all that goes on until Close.
+// is refused has left nothing. Attach completes the Authenticator. ctx is for all that goes on until Close.
 func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	a := &Authenticator{admin: w.Admin, on: o.On(), stop: func() {}}
 	var err error
@@ -76,10 +76,10 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	return a, nil
 }
 
-// Settle gives the Authenticator what it needs of the server before it's used, and returns its ServiceAccounts. The error is that
+// Attach gives the Authenticator what it needs of the server before it's used, and returns its ServiceAccounts. The error is that
 // of the server's own key.
-func (a *Authenticator) Settle(home Home) (*Accounts, error) {
-	a.accounts.settle(home)
+func (a *Authenticator) Attach(home Home) (*Accounts, error) {
+	a.accounts.attach(home)
 	if a.on {
 		if _, err := a.accounts.keys(); err != nil { // rather now than at the first token
 			return nil, err

@@ -23,7 +23,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := a.Settle(Home{Key: func() (crypto.Signer, error) {
+	if _, err := a.Attach(Home{Key: func() (crypto.Signer, error) {
 		key, _, err := NewSigningKey()
 		return key, err
 	}}); err != nil {

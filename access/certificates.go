@@ -66,10 +66,10 @@ func newAuthorities(file string, log *slog.Logger) (*authorities, error) {
 		return nil, nil
 	}
 	a := &authorities{file: file, log: log}
-	return a, a.reread(time.Now())
+	return a, a.rereadLocked(time.Now())
 }
 
-func (a *authorities) reread(now time.Time) error {
+func (a *authorities) rereadLocked(now time.Time) error {
 	a.read = now
 	data, err := os.ReadFile(a.file)
 	if err != nil || a.trust != nil && bytes.Equal(data, a.pem) {
@@ -103,7 +103,7 @@ func (a *authorities) current(now time.Time) *trust {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now.Sub(a.read) >= rereadAfter {
-		if err := a.reread(now); err != nil {
+		if err := a.rereadLocked(now); err != nil {
 			a.log.Error("the file of authorities of client certificates can't be used; those that were read before stay", "error", err)
 		}
 	}

@@ -23,10 +23,7 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 
 func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	c.aggregator.unavailable.Collect(metrics)
-	if c.aggregator.routes == nil {
-		return
-	}
-	for _, r := range c.aggregator.routes.Get().remote {
+	for _, r := range c.aggregator.current().remote {
 		value := 1.0
 		if r.available {
 			value = 0

@@ -158,10 +158,7 @@ type OpenAPI struct {
 
 // OpenAPI returns what the servers have.
 func (a *Aggregator) OpenAPI() (all OpenAPI) {
-	if a == nil || a.routes == nil {
-		return all
-	}
-	t := a.routes.Get()
+	t := a.current()
 	if len(t.remote) == 0 {
 		return all
 	}

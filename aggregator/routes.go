@@ -117,12 +117,20 @@ func (a *Aggregator) backend(s *apiregistrationv1.APIService) *Backend {
 	}
 }
 
+// noRoutes is what there is where APIServices aren't served.
+var noRoutes = &Routes{}
+
+// current returns the routes at the moment of the call.
+func (a *Aggregator) current() *Routes {
+	if a == nil || a.routes == nil {
+		return noRoutes
+	}
+	return a.routes.Get()
+}
+
 // Route returns whose a path is; nil if it's this server's. The path must be clean.
 func (a *Aggregator) Route(path string) *Route {
-	if a == nil || a.routes == nil {
-		return nil
-	}
-	t := a.routes.Get()
+	t := a.current()
 	if len(t.remote) == 0 {
 		return nil
 	}
@@ -159,10 +167,7 @@ type Version struct {
 // Groups returns all groups that this server and the others have, in the order of discovery: by what their APIServices say,
 // and the core group first.
 func (a *Aggregator) Groups(c *registry.Catalog) []Group {
-	var t *Routes
-	if a != nil && a.routes != nil {
-		t = a.routes.Get()
-	}
+	t := a.current()
 	byName := map[string]int{}
 	var groups []Group
 	add := func(at schema.GroupVersion, v Version) {
@@ -183,15 +188,13 @@ func (a *Aggregator) Groups(c *registry.Catalog) []Group {
 		for j := range g.Versions {
 			v := &g.Versions[j]
 			at := schema.GroupVersion{Group: g.Name, Version: v.Name}
-			if t == nil || t.byGroup[at] == nil {
+			if t.byGroup[at] == nil {
 				add(at, Version{Name: v.Name, Local: v})
 			}
 		}
 	}
-	if t != nil {
-		for _, r := range t.remote {
-			add(r.GroupVersion, Version{Name: r.Version, Remote: r.Backend})
-		}
+	for _, r := range t.remote {
+		add(r.GroupVersion, Version{Name: r.Version, Remote: r.Backend})
 	}
 	slices.SortStableFunc(groups, func(x, y Group) int {
 		return cmp.Or(cmp.Compare(y.priority, x.priority), cmp.Compare(x.Name, y.Name))
@@ -211,10 +214,8 @@ func (a *Aggregator) priorityOf(t *Routes, at schema.GroupVersion) priority {
 	if at.Group == ownGroup {
 		return ownPriority
 	}
-	if t != nil {
-		if p, ok := t.declared[at]; ok {
-			return p
-		}
+	if p, ok := t.declared[at]; ok {
+		return p
 	}
 	if a != nil && a.priority != nil {
 		if group, v, ok := a.priority(at); ok {
@@ -233,10 +234,10 @@ type State struct {
 
 // State returns the state at the moment of the call.
 func (a *Aggregator) State() State {
-	if a == nil || a.routes == nil {
+	if a == nil {
 		return State{}
 	}
-	return State{a.routes.Get(), a.news.Load()}
+	return State{a.current(), a.news.Load()}
 }
 
 // Discovery returns what a server says about its version. If it can't be asked, that's nothing, and said to be stale.

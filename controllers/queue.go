@@ -67,14 +67,10 @@ func (q *queue[K]) add(k K) {
 }
 
 func (q *queue[K]) addLocked(k K) {
-	if q.entries == nil {
-		q.entries = map[K]*entry{}
-	}
 	e := q.entries[k]
 	switch {
 	case e == nil:
-		e = &entry{}
-		q.entries[k] = e
+		e = q.newLocked(k)
 	case e.state == working:
 		e.again = true
 		return
@@ -87,6 +83,16 @@ func (q *queue[K]) addLocked(k K) {
 	q.startLocked()
 }
 
+// newLocked returns the entry of a key that isn't in the queue yet.
+func (q *queue[K]) newLocked(k K) *entry {
+	if q.entries == nil {
+		q.entries = map[K]*entry{}
+	}
+	e := &entry{}
+	q.entries[k] = e
+	return e
+}
+
 // addAfter queues a key for some time later. If it's queued for an even later time, that's made earlier.
 func (q *queue[K]) addAfter(k K, d time.Duration) {
 	q.mu.Lock()
@@ -97,11 +103,7 @@ func (q *queue[K]) addAfter(k K, d time.Duration) {
 		return
 	}
 	if e == nil {
-		e = &entry{}
-		if q.entries == nil {
-			q.entries = map[K]*entry{}
-		}
-		q.entries[k] = e
+		e = q.newLocked(k)
 	}
 	if e.due == nil || time.Until(e.at) > d {
 		q.waitLocked(k, e, d)

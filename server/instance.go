@@ -136,7 +136,7 @@ func (s *Server) read() (g given, err error) {
 	if g.certificate, err = s.TLS.Read(s.log()); err != nil {
 		return g, err
 	}
-	if err = s.checkPlaces(); err != nil {
+	if err = s.checkFiles(); err != nil {
 		return g, err
 	}
 	if g.origins, err = guard.ReadOrigins(s.Serving.CORSAllowedOrigins); err != nil {
@@ -218,10 +218,15 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 		return err
 	}
 	in.port, err = wire.Open(wire.Options{
-		Address: cmp.Or(s.Serving.Listen, DefaultListen), Asks: len(g.tokens) > 0 || s.Access.On(), Secure: g.certificate != nil || s.TLS.On,
-		MaxConnections: s.Bounds.MaxConnections, MaxStreams: cmp.Or(s.Bounds.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
-		WriteTimeout: writeTimeout, StreamTimeout: cmp.Or(s.Bounds.WatchWriteTimeout, DefaultWatchWriteTimeout), Timeouts: s.timeouts.Timeouts,
-		Log: in.log,
+		Address:        cmp.Or(s.Serving.Listen, DefaultListen),
+		Asks:           len(g.tokens) > 0 || s.Access.On(),
+		Secure:         g.certificate != nil || s.TLS.On,
+		MaxConnections: s.Bounds.MaxConnections,
+		MaxStreams:     cmp.Or(s.Bounds.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
+		WriteTimeout:   writeTimeout,
+		StreamTimeout:  cmp.Or(s.Bounds.WatchWriteTimeout, DefaultWatchWriteTimeout),
+		Timeouts:       s.timeouts.Timeouts,
+		Log:            in.log,
 	})
 	return err
 }
@@ -238,7 +243,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 	if s.API.Register != nil {
 		s.API.Register(in.registry)
 	}
-	accounts, err := in.rights.access.Settle(access.Home{
+	accounts, err := in.rights.access.Attach(access.Home{
 		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
 	})
 	if err != nil {

@@ -381,25 +381,15 @@ func (s *Server) validate() error {
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	if err := s.TLS.Validate(); err != nil {
-		return err
+	for _, validate := range []func() error{s.TLS.Validate, s.validateEtcd, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+		if err := validate(); err != nil {
+			return err
+		}
 	}
-	if err := s.validateEtcd(); err != nil {
-		return err
-	}
-	if err := s.Aggregation.Validate(); err != nil {
-		return err
-	}
-	if err := s.Audit.Validate(); err != nil {
-		return err
-	}
-	if err := s.Access.Validate(); err != nil {
-		return err
-	}
-	if s.Access.RBAC() && s.API.Builtin == builtin.None {
+	switch {
+	case s.Access.RBAC() && s.API.Builtin == builtin.None:
 		return errors.New("--authorization-mode=RBAC needs the kinds of its rules: set --builtin to core or all")
-	}
-	if s.Access.NeedsTLS() && !s.TLS.On && s.TLS.CertFile == "" {
+	case s.Access.NeedsTLS() && !s.TLS.On && s.TLS.CertFile == "":
 		return errors.New("client certificates need HTTPS: set --tls, or --tls-cert-file and --tls-key-file, with --client-ca-file and --requestheader-client-ca-file")
 	}
 	if err := s.Plugins.Validate(); err != nil {

@@ -39,13 +39,13 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 		in.backing.etcd.SetFloor(in.cacher.Position)
 	}
 	if in.backing.client != nil {
-		in.share(s)
+		in.joinReplicas(s)
 	}
 	return nil
 }
 
-// share makes the server one of several over its store.
-func (in *instance) share(s *Server) {
+// joinReplicas makes the server one of several over its store.
+func (in *instance) joinReplicas(s *Server) {
 	in.replica = replica.New(replica.Options{
 		Name: replicaName(in.port.Addr(), s.System), Client: in.backing.client, Store: in.backing.store, Cacher: in.cacher,
 		Longest: maxQuiescentTimeout, Log: in.log,
@@ -54,11 +54,7 @@ func (in *instance) share(s *Server) {
 
 // openEmbedded starts etcd in this process.
 func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
-	dir := s.Data.Dir
-	if !s.Data.Ephemeral {
-		dir = cmp.Or(dir, DefaultDataDir)
-	}
-	options := etcd.Options{DataDir: dir, Ephemeral: s.Data.Ephemeral, Bulk: s.Data.Ephemeral, History: cmp.Or(s.Data.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
+	options := etcd.Options{DataDir: s.dataDir(), Ephemeral: s.Data.Ephemeral, Bulk: s.Data.Ephemeral, History: cmp.Or(s.Data.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
 	if s.shares != nil {
 		in.backing.etcd, in.backing.borrowed = s.shares.etcd, s.shares.client
 	} else if in.backing.etcd, err = etcd.Open(ctx, options); err != nil {

@@ -24,7 +24,7 @@ func TestEveryRouteAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts, err := users.Settle(access.Home{Key: func() (crypto.Signer, error) {
+	accounts, err := users.Attach(access.Home{Key: func() (crypto.Signer, error) {
 		key, _, err := access.NewSigningKey()
 		return key, err
 	}})

@@ -16,9 +16,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 )
 
-// checkPlaces refuses paths at which the start couldn't leave its files when all is ready. What is to be in the data directory
+// checkFiles refuses paths at which the start couldn't leave its files when all is ready. What is to be in the data directory
 // can't be looked at before that is there.
-func (s *Server) checkPlaces() error {
+func (s *Server) checkFiles() error {
 	if err := kubeconfig.Check(s.Serving.KubeconfigFile); err != nil {
 		return err
 	}
@@ -45,16 +45,21 @@ func (s *Server) checkPlaces() error {
 
 // makes tells whether a directory is one that the start makes: the data directory, or one above it.
 func (s *Server) makes(dir string) bool {
-	data := s.Data.Dir
-	if data == "" && !s.Data.Ephemeral && !s.Etcd.On() {
-		data = DefaultDataDir
-	}
+	data := s.dataDir()
 	if data == "" {
 		return false
 	}
 	dir, errDir := filepath.Abs(dir)
 	data, errData := filepath.Abs(data)
 	return errDir == nil && errData == nil && strings.HasPrefix(data+string(filepath.Separator), dir+string(filepath.Separator))
+}
+
+// dataDir is where the data is to be; "" for a directory of the system's choice, or none.
+func (s *Server) dataDir() string {
+	if s.Data.Ephemeral || s.Etcd.On() {
+		return s.Data.Dir
+	}
+	return cmp.Or(s.Data.Dir, DefaultDataDir)
 }
 
 // certificateHosts is what clients may call the server: loopback, the machine's name, and what the
@@ -109,16 +114,7 @@ func (in *instance) writeURLFile(path string) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("--url-file: %w", err)
-	}
-	_, err = f.WriteString(in.url + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := secrets.ReplaceFile(path, []byte(in.url+"\n")); err != nil {
 		return fmt.Errorf("--url-file: %w", err)
 	}
 	in.left.urlFile = path
