@@ -94,7 +94,7 @@ var floors = []floor{
 	{"aggregator", []string{"fair", "internal/connections", "internal/private", "registry", "registry/reads", "registry/writes", "registry/clip", "registry/hookclient", "storage", "storage/kube"}},
 	{"server/wire", []string{"watchstream"}},
 	{"server/guard", []string{"registry", "registry/clip", "server/wire"}},
-	{"server/flowcontrol", []string{"fair", "registry", "storage", "storage/kube"}},
+	{"server/flowcontrol", []string{"access", "fair", "registry", "server/wire", "storage", "storage/kube"}},
 	{"server/watches", []string{"access", "fair", "registry/clip", "server/wire", "storage/cacher", "watchstream"}},
 	{"server/replica", []string{"controllers", "storage", "storage/kv", "storage/cacher", "storage/election"}},
 	{"server/secrets", []string{"access", "internal/private", "storage"}},

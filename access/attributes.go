@@ -3,6 +3,7 @@ package access
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -43,6 +44,14 @@ func AttributesOf(r *http.Request) *authorizer.AttributesRecord {
 		}
 	}
 	return a
+}
+
+// longSubresources are those whose requests last as long as the client wants, as for kube-apiserver.
+var longSubresources = []string{"attach", "exec", "proxy", "log", "portforward"}
+
+// LongRunning tells whether a request may last as long as its client wants.
+func LongRunning(asks *authorizer.AttributesRecord) bool {
+	return asks.Verb == "watch" || asks.ResourceRequest && slices.Contains(longSubresources, asks.Subresource)
 }
 
 // selectFields notes which fields a list, a watch or a deletion is limited to, and returns the selector. One that doesn't parse is

@@ -218,6 +218,12 @@ func (s *Seat) Leave() {
 // Held tells whether there is something to give back.
 func (s *Seat) Held() bool { return s.level != nil }
 
+// Taken returns how many seats of a level are taken.
+func (l *Level) Taken() int {
+	used, _ := l.Now()
+	return used
+}
+
 // Now returns how many seats of a level are taken, and how many requests wait.
 func (l *Level) Now() (used, waiting int) {
 	l.pool.mu.Lock()

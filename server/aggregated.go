@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
@@ -24,14 +21,6 @@ const discoveryDeadline = 5 * time.Second
 // discoverySlashes are those of the path of a group version: /apis/example.com/v1.
 const discoverySlashes = 3
 
-// longSubresources are those whose requests last as long as the client wants, as for kube-apiserver.
-var longSubresources = []string{"attach", "exec", "proxy", "log", "portforward"}
-
-// lastsLong tells whether a request may last as long as its client wants, other than a watch.
-func lastsLong(asks *authorizer.AttributesRecord) bool {
-	return asks.ResourceRequest && slices.Contains(longSubresources, asks.Subresource)
-}
-
 // serveAggregated lets the server that an APIService names answer. The request is known and allowed by then. It takes a seat
 // of its flow, as any other, and gives it back for one among those that wait for this one server: a slow one keeps seats from
 // nobody else.
@@ -45,16 +34,16 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 		w.verb = metrics.Verb(asks.Verb, r.Method)
 	}
 	w.query = r.URL.Query()
-	class := classOf(r, false)
-	if asks.Verb == "watch" || lastsLong(asks) || aggregator.Upgrades(r) {
+	class := classOf(r)
+	if access.LongRunning(asks) || aggregator.Upgrades(r) {
 		class = classLong
 	}
 	if err := h.comeIn(w, class); err != nil {
 		return err
 	}
-	defer h.inflight.leave(class)
-	w.share.flow = h.flowOf(r)
-	ctx := fair.NewContext(r.Context(), w.share.flow)
+	defer h.capacity.inflight.leave(class)
+	w.held.flow = h.flowOf(r)
+	ctx := fair.NewContext(r.Context(), w.held.flow)
 	if class != classLong {
 		limit := timeLimit(classRead, r, w.query)
 		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
@@ -72,7 +61,8 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	if err := h.takeSeat(w, r, class, 1); err != nil {
 		return err
 	}
-	call, err := enter(ctx, to.Calls, w.share.flow, 1, waitFor(ctx), "too many requests wait for the aggregated API server, please try again later")
+	calls := bound{to.Calls, "aggregated", "too many requests wait for the aggregated API server"}
+	call, err := calls.enter(ctx, w.held.flow, 1, waitFor(ctx))
 	if err != nil {
 		return err
 	}

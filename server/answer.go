@@ -26,15 +26,13 @@ const (
 	largeAnswerWait = 20 * time.Second
 )
 
-const tooManyLarge = "too many large answers are being made, please try again later"
-
 // enterLarge waits until the request may write a large answer. It may do so until it's answered.
 func (w *response) enterLarge(ctx context.Context) (err error) {
-	if !w.share.place.Held() && !w.share.stalled.Held() {
-		w.share.place, err = enter(ctx, w.large, w.share.flow, 1, largeAnswerWait, tooManyLarge)
-		w.share.reenter = func() error {
-			place, err := w.large.Enter(ctx, w.share.flow, 1, readDeadline)
-			w.share.place = place
+	if !w.held.large.Held() && !w.held.stalled.Held() {
+		w.held.large, err = w.capacity.large.enter(ctx, w.held.flow, 1, largeAnswerWait)
+		w.held.reenter = func() error {
+			place, err := w.capacity.large.Enter(ctx, w.held.flow, 1, readDeadline)
+			w.held.large = place
 			return err
 		}
 	}
@@ -43,16 +41,16 @@ func (w *response) enterLarge(ctx context.Context) (err error) {
 
 // tryEnterLarge is enterLarge without the wait. It returns whether the request may write a large answer.
 func (w *response) tryEnterLarge() bool {
-	if !w.share.place.Held() {
-		w.share.place, _ = w.large.Enter(context.Background(), w.share.flow, 1, 0)
+	if !w.held.large.Held() {
+		w.held.large, _ = w.capacity.large.Enter(context.Background(), w.held.flow, 1, 0)
 	}
-	return w.share.place.Held()
+	return w.held.large.Held()
 }
 
 // leaveLarge ends what enterLarge began, if it did.
 func (w *response) leaveLarge() {
-	w.share.place.Leave()
-	w.share.stalled.Leave()
+	w.held.large.Leave()
+	w.held.stalled.Leave()
 }
 
 const (
@@ -66,15 +64,15 @@ const (
 
 // writeOut writes to the client. While the client takes nothing of a large answer, the answer has no place.
 func (w *response) writeOut(p []byte) (int, error) {
-	if !w.share.place.Held() || w.share.reenter == nil {
+	if !w.held.large.Held() || w.held.reenter == nil {
 		return w.ResponseWriter.Write(p)
 	}
 	stalled := make(chan struct{}) // closed when the place was given back
 	stall := time.AfterFunc(stallTime, func() {
 		defer close(stalled)
 		var err error
-		if w.share.stalled, err = w.stalled.Enter(context.Background(), w.share.flow, 1, 0); err == nil {
-			w.share.place.Leave()
+		if w.held.stalled, err = w.capacity.stalled.Enter(context.Background(), w.held.flow, 1, 0); err == nil {
+			w.held.large.Leave()
 		}
 	})
 	n, err := w.ResponseWriter.Write(p)
@@ -82,10 +80,10 @@ func (w *response) writeOut(p []byte) (int, error) {
 		return n, err
 	}
 	<-stalled
-	if err == nil && !w.share.place.Held() {
-		err = w.share.reenter()
+	if err == nil && !w.held.large.Held() {
+		err = w.held.reenter()
 	}
-	w.share.stalled.Leave()
+	w.held.stalled.Leave()
 	return n, err
 }
 
@@ -150,9 +148,9 @@ const (
 
 // giveWay rests after a piece of a large answer, if writes are under way.
 func (a *answer) giveWay() {
-	if a.w.inflight.writing.Load() > 0 {
+	if a.w.capacity.inflight.writing.Load() > 0 {
 		worked := min(time.Since(a.piece), maxPieceTime)
-		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, taken(a.w.large)))))
+		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, a.w.capacity.large.Taken()))))
 		defer rest.Stop()
 		select {
 		case <-rest.C:

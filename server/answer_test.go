@@ -39,7 +39,7 @@ func TestLargeAnswersQueue(t *testing.T) {
 		large := fair.NewLevel(fair.Limits{Most: 2, PerFlow: 9, Waiting: 9})
 		piece := []byte(strings.Repeat("x", largeAnswer))
 		begin := func(ctx context.Context, who string) (*response, func() error) {
-			w := &response{share: share{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: newInflight()}}
+			w := &response{held: held{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: large}, inflight: newInflight()}}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
 				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -84,8 +84,8 @@ func TestLargeAnswersQueue(t *testing.T) {
 		second.leaveLarge()
 		second.leaveLarge() // again
 		third.leaveLarge()
-		if taken(large) != 0 {
-			t.Errorf("%d places are still taken", taken(large))
+		if large.Taken() != 0 {
+			t.Errorf("%d places are still taken", large.Taken())
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestLargeAnswersEnd(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), readDeadline)
 		defer cancel()
-		w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: f}}
+		w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: large}, inflight: f}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 		const pieces = 1000
 		err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -127,10 +127,10 @@ func TestLargeAnswersEnd(t *testing.T) {
 
 // TestAnswerFails: what goes wrong before the first byte is a Status, and after it cuts the answer off.
 func TestAnswerFails(t *testing.T) {
-	cause := retryLater(http.StatusGone, "Expired", "too old")
+	cause := statusError(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
-		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: capacity{large: fair.NewLevel(fair.Limits{Most: 1}), inflight: newInflight()}}
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: newInflight()}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		handle(func(w *response, r *http.Request) error {
@@ -155,7 +155,7 @@ func BenchmarkAnswer(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			for b.Loop() {
-				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: capacity{large: fair.NewLevel(fair.Limits{Most: 1}), inflight: newInflight()}}
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: newInflight()}}
 				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
 					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
 						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {

@@ -30,7 +30,7 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	w.Asks.User = registry.UserFrom(r.Context())
 	err := h.decide(r.Context(), w.Asks)
 	if err != nil {
-		h.classify(w, r) // which the answer says, as if the request had taken a seat
+		w.name(h.capacity.levels.Place(r, w.Asks)) // which the answer says, as if the request had taken a seat
 	}
 	return err
 }

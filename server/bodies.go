@@ -1,9 +1,6 @@
 package server
 
-import (
-	"net/http"
-	"time"
-)
+import "net/http"
 
 // What bodies take in memory, by estimate, while they're decoded, checked and stored.
 const (
@@ -19,7 +16,7 @@ const (
 	// maxRaw is what bodies of more than trustedBody take together as they are sent: while they come, and until there is room
 	// for what is made of them. It's 42 of the largest.
 	maxRaw = 128 << 20
-	// rawUnit is what one seat of seats.raw stands for.
+	// rawUnit is what one seat of capacity.raw stands for.
 	rawUnit = 64 << 10
 )
 
@@ -27,16 +24,12 @@ const (
 // maxRaw (package fair).
 const _ = uint(1<<30 - maxBodies - maxRaw - maxBody - maxUploads*trustedBody - (DefaultMaxReads+DefaultMaxWrites)*freeBody)
 
-// rawSeats returns how many seats of seats.raw a body takes.
+// rawSeats returns how many seats of capacity.raw a body takes.
 func rawSeats(size int) int { return (size + rawUnit - 1) / rawUnit }
 
 // enterRaw waits until there is room for a body as it's sent. Flows share it, so that slow uploads of one leave room for others.
 func (w *response) enterRaw(r *http.Request, size int) (err error) {
-	wait := writeDeadline / waitShare
-	if deadline, ok := r.Context().Deadline(); ok {
-		wait = time.Until(deadline) / waitShare
-	}
-	w.share.raw, err = enter(r.Context(), w.seats.raw, w.share.flow, rawSeats(size), wait, "too many large bodies are on their way, please try again later")
+	w.held.raw, err = w.capacity.raw.enter(r.Context(), w.held.flow, rawSeats(size), waitFor(r.Context()))
 	return err
 }
 
@@ -49,11 +42,11 @@ func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 	if weight <= freeBody {
 		return nil
 	}
-	flow := w.share.flow
-	if err := w.bodyMemory.Enter(r.Context(), flow, weight); err != nil {
+	flow := w.held.flow
+	if err := w.capacity.bodyMemory.Enter(r.Context(), flow, weight); err != nil {
 		return err
 	}
-	w.upload.leave = func() { w.bodyMemory.Leave(flow, weight) }
-	w.share.raw.Leave() // the weight is that of the text, too
+	w.upload.leave = func() { w.capacity.bodyMemory.Leave(flow, weight) }
+	w.held.raw.Leave() // the weight is that of the text, too
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 const (
 	// maxBody is kube-apiserver's limit for a request body, in bytes.
 	maxBody = 3 << 20
-	// trustedBody is how much of a body is read without room for it (seats.raw), and so how much of a Content-Length is allocated
+	// trustedBody is how much of a body is read without room for it (capacity.raw), and so how much of a Content-Length is allocated
 	// up front, in bytes. A body that is no larger, and has few values, is within freeBody.
 	trustedBody = freeBody / perByte
 )

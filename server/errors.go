@@ -35,11 +35,25 @@ func statusError(code int32, reason metav1.StatusReason, message string) *apierr
 // retryAfter is when a client that is refused may come back, in seconds. It's the least that the header can say.
 const retryAfter = 1
 
-// retryLater returns an error that asks the client to come back after retryAfter.
-func retryLater(code int32, reason metav1.StatusReason, message string) error {
-	err := statusError(code, reason, message)
+// refusal is an error that asks the client to come back after retryAfter. It counts under a name.
+type refusal struct {
+	*apierrors.StatusError
+	name string
+}
+
+// tooMany refuses what would be more than a bound.
+func tooMany(name, message string) error {
+	return refuse(name, statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message))
+}
+
+// unavailable refuses what isn't served at the moment.
+func unavailable(name, message string) error {
+	return refuse(name, statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, message))
+}
+
+func refuse(name string, err *apierrors.StatusError) error {
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
-	return err
+	return &refusal{err, name}
 }
 
 // errUnknownPath is what kube-apiserver says about paths that it doesn't serve: registry.ErrNotServed without its empty details.
@@ -55,6 +69,7 @@ func noPage(w *response) error {
 // error becomes "internal error", with the cause in the log. An answer that has begun is cut off instead, so that the
 // client doesn't take it for whole.
 func (w *response) fail(r *http.Request, err error) {
+	var refused *refusal
 	switch {
 	case errors.Is(err, wire.ErrGone):
 		w.end.cutOff = true
@@ -64,6 +79,9 @@ func (w *response) fail(r *http.Request, err error) {
 	case errors.Is(err, registry.ErrEnded):
 		w.answerEnded()
 	default:
+		if errors.As(err, &refused) {
+			w.end.refused = refused.name
+		}
 		w.answerStatus(r, w.statusOf(r, err))
 	}
 }

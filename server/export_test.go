@@ -140,7 +140,7 @@ func GiveTime(s *Server) {
 // called.
 func OccupySeats(t *testing.T, s *Server, address string) (release func()) {
 	t.Helper()
-	return occupy(t, s.life.in.handler.seats.rest, fair.Flow{Who: address})
+	return occupy(t, levelOf(s.life.in.handler, flowcontrol.DefaultLevel), fair.Flow{Who: address})
 }
 
 // occupy takes as many seats for a flow as it may have.
@@ -163,19 +163,19 @@ func occupy(t *testing.T, l *fair.Level, f fair.Flow) (release func()) {
 // FillArrivals has many addresses take all places of requests that arrive, and returns how many those are. FillWaits does
 // that for requests that wait for the controllers.
 func FillArrivals(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.life.in.handler.seats.arrivals)
+	return fill(t, s.life.in.handler.capacity.arrivals.Level)
 }
 
 // FillWaits is like FillArrivals.
 func FillWaits(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.life.in.handler.seats.quiescent)
+	return fill(t, s.life.in.handler.capacity.quiescent.Level)
 }
 
 // fill takes all seats of a level, each flow as many as it may have.
 func fill(t *testing.T, l *fair.Level) (used int, release func()) {
 	var releases []func()
-	for used = -1; used < taken(l); {
-		used = taken(l)
+	for used = -1; used < l.Taken(); {
+		used = l.Taken()
 		releases = append(releases, occupy(t, l, fair.Flow{Who: fmt.Sprint("flow ", len(releases))}))
 	}
 	return used, func() {
@@ -187,13 +187,13 @@ func fill(t *testing.T, l *fair.Level) (used int, release func()) {
 
 // WaitingForSeats returns how many requests have seats, and how many wait for one.
 func WaitingForSeats(s *Server) (taken, waiting int) {
-	return s.life.in.handler.seats.rest.Now()
+	return levelOf(s.life.in.handler, flowcontrol.DefaultLevel).Now()
 }
 
 // StalledAnswers returns how many large answers have a place, and how many have none because their clients take nothing.
 func StalledAnswers(s *Server) (writing, stalled int) {
-	h := s.life.in.handler
-	return taken(h.large), taken(h.stalled)
+	c := s.life.in.handler.capacity
+	return c.large.Taken(), c.stalled.Taken()
 }
 
 // RecheckSoon makes a server check often whether users may still watch.
@@ -220,9 +220,13 @@ func Presumes(s *Server) bool {
 // OccupyLevel has one user take as many of the seats of a level as he may have, until the function it returns is called.
 func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
 	t.Helper()
-	h := s.life.in.handler
-	i := slices.IndexFunc(h.levelsNow(), func(l flowcontrol.Level) bool { return l.Name == level })
-	return occupy(t, h.levelsNow()[i].Level, fair.Flow{Rule: level, Who: user})
+	return occupy(t, levelOf(s.life.in.handler, level), fair.Flow{Rule: level, Who: user})
+}
+
+// levelOf returns a level of requests by its name.
+func levelOf(h *handler, name string) *fair.Level {
+	all := h.capacity.levels.Levels()
+	return all[slices.IndexFunc(all, func(l flowcontrol.Level) bool { return l.Name == name })].Level
 }
 
 // HealthWhileStopping returns what a server answers to a request for its health while it isn't ready.
@@ -247,14 +251,14 @@ const (
 
 // RawBodies returns how many bytes large bodies have taken that are on their way, and how many bodies wait for that.
 func RawBodies(s *Server) (taken, waiting int) {
-	taken, waiting = s.life.in.handler.seats.raw.Now()
+	taken, waiting = s.life.in.handler.capacity.raw.Now()
 	return taken * rawUnit, waiting
 }
 
 // OccupyBodies has two others take all the room for what large bodies become, until the function it returns is called.
 func OccupyBodies(t *testing.T, s *Server) (release func()) {
 	t.Helper()
-	b, others := s.life.in.handler.bodyMemory, []fair.Flow{{Who: "one"}, {Who: "another"}}
+	b, others := s.life.in.handler.capacity.bodyMemory, []fair.Flow{{Who: "one"}, {Who: "another"}}
 	for _, f := range others {
 		if err := b.Enter(t.Context(), f, maxBodies/2); err != nil {
 			t.Fatal(err)

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -27,18 +27,35 @@ func newGate(ready bool, f *inflight) *handler {
 	h := &handler{
 		log:   slog.New(slog.DiscardHandler),
 		ready: func() bool { return ready }, checks: []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
-		capacity: capacity{inflight: f, seats: newSeats(2)},
+		capacity: newCapacity(flowcontrol.NewAddresses(2, fair.Limits{}), nil), // of which leases have one, and where nobody waits
 		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{}},
 		metrics:  metrics.New(nil),
 	}
-	h.routes = h.newRoutes(prometheus.NewRegistry())
+	h.capacity.inflight = f
+	h.routes = h.newRoutes(h.metrics.Registry)
 	return h
+}
+
+// refusedBy returns how many requests a handler has counted that met a bound.
+func refusedBy(t *testing.T, h *handler, bound string) float64 {
+	t.Helper()
+	families, err := h.metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "apiserver_lite_refused_requests_total" && m.GetLabel()[0].GetValue() == bound {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 func TestGate(t *testing.T) {
 	full := newGate(true, newInflight())
-	full.seats.rest = fair.NewLevel(fair.Limits{Most: 1}) // where nobody waits
-	if _, err := full.seats.rest.Enter(t.Context(), fair.Flow{Who: "another"}, 1, 0); err != nil {
+	if _, err := levelOf(full, flowcontrol.DefaultLevel).Enter(t.Context(), fair.Flow{Who: "another"}, 1, 0); err != nil {
 		t.Fatal(err)
 	}
 	draining := newInflight()
@@ -48,23 +65,24 @@ func TestGate(t *testing.T) {
 		handler            *handler
 		code               int
 		reason             metav1.StatusReason
+		bound              string
 	}{
-		{"read before it's ready", "GET", "/api", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests},
-		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests},
-		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests},
-		{"read beyond the bound", "GET", "/api/v1/namespaces", full, 429, metav1.StatusReasonTooManyRequests},
-		{"a document beyond the bound", "GET", "/openapi/v2", full, 429, metav1.StatusReasonTooManyRequests},
-		{"a document, called a watch", "GET", "/openapi/v2?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
-		{"groups, called a watch", "GET", "/apis?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
-		{"resources, called a watch", "GET", "/apis/example.com/v1?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
-		{"the head of a watch", "HEAD", "/api/v1/namespaces?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
-		{"write beyond the bound", "DELETE", "/api/v1/namespaces/a", full, 429, metav1.StatusReasonTooManyRequests},
-		{"read while shutting down", "GET", "/api", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
-		{"write while shutting down", "POST", "/api/v1/namespaces", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
-		{"watch while shutting down", "GET", "/api/v1/namespaces?watch=true", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
+		{"read before it's ready", "GET", "/api", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests, "start"},
+		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests, "start"},
+		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests, "start"},
+		{"read beyond the bound", "GET", "/api/v1/namespaces", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"a document beyond the bound", "GET", "/openapi/v2", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"a document, called a watch", "GET", "/openapi/v2?watch=1", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"groups, called a watch", "GET", "/apis?watch=1", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"resources, called a watch", "GET", "/apis/example.com/v1?watch=1", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"the head of a watch", "HEAD", "/api/v1/namespaces?watch=1", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"write beyond the bound", "DELETE", "/api/v1/namespaces/a", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
+		{"read while shutting down", "GET", "/api", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable, "shutdown"},
+		{"write while shutting down", "POST", "/api/v1/namespaces", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable, "shutdown"},
+		{"watch while shutting down", "GET", "/api/v1/namespaces?watch=true", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable, "shutdown"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			rec := httptest.NewRecorder()
+			rec, before := httptest.NewRecorder(), refusedBy(t, tc.handler, tc.bound)
 			tc.handler.ServeHTTP(rec, httptest.NewRequest(tc.method, "http://localhost"+tc.path, nil))
 			var got metav1.Status
 			if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil {
@@ -72,6 +90,9 @@ func TestGate(t *testing.T) {
 			}
 			if rec.Code != tc.code || got.Reason != tc.reason || rec.Header().Get("Retry-After") != "1" || got.Details.RetryAfterSeconds != 1 {
 				t.Errorf("%d %s, Retry-After %q", rec.Code, rec.Body, rec.Header().Get("Retry-After"))
+			}
+			if more := refusedBy(t, tc.handler, tc.bound) - before; more != 1 {
+				t.Errorf("it counts %v times under %q", more, tc.bound)
 			}
 		})
 	}
@@ -155,8 +176,9 @@ spec:
 	h := s.life.in.handler
 	others := fair.Flow{Who: "another"}
 	for left, want := range map[int]int{0: http.StatusTooManyRequests, 1: http.StatusOK} {
-		h.seats.rest = fair.NewLevel(fair.Limits{Most: 2}) // where nobody waits
-		held, err := h.seats.rest.Enter(t.Context(), others, 2-left, 0)
+		h.capacity.levels = flowcontrol.NewAddresses(3, fair.Limits{}) // of which leases have one, and where nobody waits
+		rest := levelOf(h, flowcontrol.DefaultLevel)
+		held, err := rest.Enter(t.Context(), others, 2-left, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +188,7 @@ spec:
 			}
 		}
 		held.Leave()
-		if got := taken(h.seats.rest); got != 0 {
+		if got := rest.Taken(); got != 0 {
 			t.Errorf("%d seats are still taken", got)
 		}
 	}

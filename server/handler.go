@@ -22,9 +22,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
-	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
@@ -40,8 +38,8 @@ type handler struct {
 	log      *slog.Logger
 	registry *registry.Registry
 	gate
-	capacity
 	streams
+	capacity  *capacity
 	metrics   *metrics.Metrics
 	discovery *discovery.Discovery
 	ready     func() bool // tells whether the server is ready for requests
@@ -63,18 +61,6 @@ type gate struct {
 	audit    *audit.Log   // nil: nothing is audited
 }
 
-// capacity is for what requests do at once.
-type capacity struct {
-	inflight *inflight
-	// priorities say where requests get their seats; nil if users aren't told apart.
-	priorities *flowcontrol.Priorities
-	seats      *seats
-	large      *fair.Level   // to write a large answer
-	stalled    *fair.Level   // to have begun one whose client doesn't take it
-	yaml       *fair.Level   // to make a large one YAML
-	bodyMemory *fair.Weights // to make objects of large bodies
-}
-
 // streams are the open watches.
 type streams struct {
 	port    *wire.Port
@@ -82,8 +68,8 @@ type streams struct {
 	sweeper *watchstream.Sweeper
 }
 
-// call is what a request asks for.
-type call struct {
+// requestInfo is what a request asks for.
+type requestInfo struct {
 	query       url.Values // set by parseQuery
 	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
 	endpoint    *registry.Endpoint
@@ -91,22 +77,22 @@ type call struct {
 	foreign     schema.GroupVersion // that another server has; zero if this one answers
 }
 
-// share is what a request has of what all share.
-type share struct {
-	flow   fair.Flow
-	seat   fair.Seat
+// held is what a request has of what all share.
+type held struct {
+	flow   fair.Flow // as whose
+	seat   fair.Seat // of its level
 	writes bool      // a write is being worked for
-	raw    fair.Seat // of seats.raw
+	raw    fair.Seat // of capacity.raw
 
-	place   fair.Seat    // of capacity.large
+	large   fair.Seat    // of capacity.large
 	stalled fair.Seat    // of capacity.stalled
-	reenter func() error // takes the place again
+	reenter func() error // takes the place among large answers again
 }
 
 // response is the ResponseWriter that goes through the routes, and what is remembered about a request.
 type response struct {
 	http.ResponseWriter
-	call
+	requestInfo
 	log     *slog.Logger
 	auditID string
 	begun   time.Time
@@ -116,9 +102,9 @@ type response struct {
 	code     int  // 0 until the header is written
 	bytes    int64
 
-	lobby bool // the connection is beyond MaxConnections: it gets a 503
-	capacity
-	share    share
+	lobby    bool // the connection is beyond MaxConnections: it gets a 503
+	capacity *capacity
+	held     held
 	upload   upload
 	warnings []string // that the answer has
 	end      ending
@@ -131,10 +117,11 @@ type upload struct {
 	leave    func() // gives back what the body has of capacity.bodyMemory; nil: nothing
 }
 
-// ending is how an answer ends, if it doesn't with its handler.
+// ending is how an answer ends, if it isn't an ordinary one.
 type ending struct {
-	takenOver bool // by a stream, which finishes it later
-	cutOff    bool // the client mustn't take the answer for whole: its connection is closed
+	takenOver bool   // by a stream, which finishes it later
+	cutOff    bool   // the client mustn't take the answer for whole: its connection is closed
+	refused   string // the name of the refusal that it is; "" for none
 }
 
 // handle makes a handler of a function that returns its error instead of answering with it.
@@ -174,7 +161,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.upload.leave != nil {
 			w.upload.leave()
 		}
-		w.share.raw.Leave()
+		w.held.raw.Leave()
 		w.leaveSeat()
 		if cause != nil {
 			h.metrics.Panics.Inc()
@@ -257,7 +244,7 @@ func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err er
 	}()
 	r = r.WithContext(ctx)
 	if !isHealth(r) {
-		place, err := enter(ctx, h.seats.arrivals, fair.Flow{Who: wire.ClientOf(r)}, 1, limit/waitShare, "too many requests are arriving, please try again later")
+		place, err := h.capacity.arrivals.enter(ctx, fair.Flow{Who: wire.ClientOf(r)}, 1, limit/waitShare)
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +276,7 @@ func (w *response) afterPanic(r *http.Request) {
 
 // finish leaves the request's log line and its counts.
 func (h *handler) finish(w *response, method, path string, took time.Duration) {
-	h.metrics.Observe(metrics.Answer{Verb: w.verb, Method: method, Endpoint: w.endpoint, Subresource: w.subresource, Foreign: w.foreign, Code: w.code, Took: took})
+	h.metrics.Observe(metrics.Answer{Verb: w.verb, Method: method, Endpoint: w.endpoint, Subresource: w.subresource, Foreign: w.foreign, Code: w.code, Refused: w.end.refused, Took: took})
 	w.audit.Completed(w.code)
 	if !h.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -323,12 +310,12 @@ func auditID(r *http.Request) string {
 	return id
 }
 
-// parseQuery keeps the query, refusing one that doesn't parse, and tells whether it asks for a watch.
-func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
+// parseQuery keeps the query, refusing one that doesn't parse.
+func (w *response) parseQuery(r *http.Request) (err error) {
 	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
+		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
 	}
-	return reads.Flag(w.query, "watch"), nil
+	return nil
 }
 
 // WriteHeader remembers the code.

@@ -12,11 +12,13 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -49,15 +51,12 @@ const (
 	classes
 )
 
-// classOf is for the paths of resources, which alone can be watched.
-func classOf(r *http.Request, watch bool) requestClass {
-	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return classWrite
-	case watch && r.Method == http.MethodGet:
-		return classLong
+// classOf is the class of a request's method.
+func classOf(r *http.Request) requestClass {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return classRead
 	}
-	return classRead
+	return classWrite
 }
 
 // inflight counts requests that have come and aren't answered, with those that wait for a seat. After drain every request
@@ -78,7 +77,7 @@ func (f *inflight) enter(c requestClass) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining {
-		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the server is shutting down")
+		return unavailable("shutdown", "the server is shutting down")
 	}
 	f.count[c]++
 	return nil
@@ -122,9 +121,6 @@ func (f *inflight) now(c requestClass) int {
 
 // What requests share, besides the seats of reads and writes together, which are as many as kube-apiserver's.
 const (
-	// leaseSeats are for leases alone, so that they never wait behind lists: the part of all seats that kube-apiserver's
-	// level leader-election has.
-	leaseSeats = (DefaultMaxReads + DefaultMaxWrites) * 10 / 245
 	// maxFlowQueue is how many requests of one user or address may wait for a seat: the queues of kube-apiserver's hand.
 	maxFlowQueue = 6 * 50
 	// maxQueue is how many of all may wait, as in its level global-default.
@@ -141,83 +137,80 @@ const (
 	waitShare = 4
 )
 
-// seats are what requests have while the server works for them. Flows share them: see package fair. A list takes one seat, however
-// many objects it has, and gives it back when its answer begins. From then on it needs a place among large answers
-// (maxLargeAnswers). kube-apiserver gives a list up to ten seats until it's written.
-type seats struct {
-	leases, rest *fair.Level // for requests, where users aren't told apart
-	uploads      *fair.Level // for bodies that are on their way
-	raw          *fair.Level // of rawUnit: for large bodies as they're sent
-	arrivals     *fair.Level
-	quiescent    *fair.Level // for what waits for the controllers
+// levels are where requests get their seats: a flowcontrol.Priorities, or a flowcontrol.Addresses where users aren't told apart. A list
+// takes one seat, however many objects it has, and gives it back when its answer begins. From then on it needs a place among large
+// answers (maxLargeAnswers). kube-apiserver gives a list up to ten seats until it's written.
+type levels interface {
+	Place(r *http.Request, asks *authorizer.AttributesRecord) flowcontrol.Place
+	Levels() []flowcontrol.Level
 }
 
-// newSeats returns seats for so many requests at once.
-func newSeats(most int) *seats {
-	queued := func(most int) fair.Limits {
-		return fair.Limits{Most: most, PerFlow: maxFlowQueue, Waiting: maxQueue}
+// capacity is for what requests do at once. Flows share it: see package fair.
+type capacity struct {
+	inflight   *inflight
+	levels     levels
+	arrivals   bound
+	uploads    bound         // for bodies that are on their way
+	raw        bound         // of rawUnit: for large bodies as they're sent
+	bodyMemory *fair.Weights // to make objects of large bodies
+	quiescent  bound         // to wait for the controllers
+	watches    bound
+	large      bound       // to write a large answer
+	stalled    *fair.Level // to have begun one whose client doesn't take it
+	yaml       bound       // to make a large one YAML
+}
+
+// newCapacity returns room for what's bounded, with levels for requests and seats for watches.
+func newCapacity(l levels, watches *fair.Level) *capacity {
+	queued := func(most int) *fair.Level {
+		return fair.NewLevel(fair.Limits{Most: most, PerFlow: maxFlowQueue, Waiting: maxQueue})
 	}
-	leases := max(min(leaseSeats, most/2), 1)
-	return &seats{
-		leases: fair.NewLevel(queued(leases)), rest: fair.NewLevel(queued(max(most-leases, 1))),
-		uploads: fair.NewLevel(queued(maxUploads)), raw: fair.NewLevel(queued(maxRaw / rawUnit)), arrivals: fair.NewLevel(queued(maxArrivals)),
-		quiescent: fair.NewLevel(fair.Limits{Most: maxWaits}),
+	return &capacity{
+		inflight:   newInflight(),
+		levels:     l,
+		arrivals:   bound{queued(maxArrivals), "arrivals", "too many requests are arriving"},
+		uploads:    bound{queued(maxUploads), "uploads", "too many bodies are on their way"},
+		raw:        bound{queued(maxRaw / rawUnit), "large_uploads", "too many large bodies are on their way"},
+		bodyMemory: &fair.Weights{Most: maxBodies},
+		quiescent:  bound{fair.NewLevel(fair.Limits{Most: maxWaits}), "quiescent", "too many requests wait for the controllers"},
+		watches:    bound{watches, "watches", "too many watches are open"},
+		large:      bound{queued(maxLargeAnswers), "large_answers", "too many large answers are being made"},
+		stalled:    fair.NewLevel(fair.Limits{Most: maxStalled}),
+		yaml:       bound{queued(1), "large_answers", "too many large answers are being made"},
 	}
 }
 
-// isLease tells whether a path leads to leases.
-func isLease(path string) bool {
-	return strings.HasPrefix(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
+// bound is a level with its name in metrics, and what one is told that gets nothing of it.
+type bound struct {
+	*fair.Level
+	name, refusal string
+}
+
+// enter gives a request so many seats, or a 429.
+func (b bound) enter(ctx context.Context, f fair.Flow, seats int, wait time.Duration) (fair.Seat, error) {
+	s, err := b.Enter(ctx, f, seats, wait)
+	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
+		err = tooMany(b.name, b.refusal+", please try again later")
+	}
+	return s, err
 }
 
 // flowOf names whose request it is: the user's, or where users aren't told apart the address's.
 func (h *handler) flowOf(r *http.Request) fair.Flow {
-	if h.identity != nil && h.identity.on {
+	if h.identity.on {
 		return fair.Flow{Rule: "user", Who: registry.UserFrom(r.Context()).GetName()}
 	}
 	return fair.Flow{Who: wire.ClientOf(r)}
 }
 
-// enter gives a request a place of a kind, or a 429.
-func enter(ctx context.Context, l *fair.Level, f fair.Flow, n int, wait time.Duration, message string) (fair.Seat, error) {
-	s, err := l.Enter(ctx, f, n, wait)
-	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
-		err = retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
+// name says in the answer by which stored objects the request has its place.
+func (w *response) name(at flowcontrol.Place) {
+	if at.SchemaUID != "" {
+		w.Header()[headerFlowSchema] = []string{string(at.SchemaUID)}
 	}
-	return s, err
-}
-
-// classified is where a request gets its seat.
-type classified struct {
-	level        *fair.Level // nil: it needs none
-	flow         fair.Flow
-	schema, name string // of the FlowSchema and the level, for metrics
-}
-
-// classify finds out where a request gets its seat. Where users are told apart and schemas are stored, the answer names the
-// stored objects by their UIDs, as kube-apiserver's does.
-func (h *handler) classify(w *response, r *http.Request) classified {
-	if h.identity == nil || !h.identity.on {
-		if isLease(r.URL.Path) {
-			return classified{h.seats.leases, w.share.flow, "", flowcontrol.LeaseLevel}
-		}
-		return classified{h.seats.rest, w.share.flow, "", flowcontrol.DefaultLevel}
+	if at.LevelUID != "" {
+		w.Header()[headerPriorityLevel] = []string{string(at.LevelUID)}
 	}
-	u, asks := registry.UserFrom(r.Context()), w.Asks
-	if asks == nil {
-		asks = access.AttributesOf(r)
-	}
-	s := h.priorities.Now().Of(u, asks)
-	if lastsLong(asks) { // kube-apiserver gives it no seat
-		return classified{s.Level, s.Flow(u, asks), s.Name, s.Named.Name}
-	}
-	if s.UID != "" {
-		w.Header()[headerFlowSchema] = []string{string(s.UID)}
-	}
-	if s.Named.UID != "" {
-		w.Header()[headerPriorityLevel] = []string{string(s.Named.UID)}
-	}
-	return classified{s.Level, s.Flow(u, asks), s.Name, s.Named.Name}
 }
 
 // The names of headers as net/http has them: to make one of Kubernetes' costs memory.
@@ -226,46 +219,39 @@ var (
 	headerPriorityLevel = http.CanonicalHeaderKey(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)
 )
 
-// levelsNow returns the levels of requests.
-func (h *handler) levelsNow() []flowcontrol.Level {
-	if h.identity.on {
-		return h.priorities.Now().Levels
-	}
-	return []flowcontrol.Level{{Name: flowcontrol.LeaseLevel, Level: h.seats.leases}, {Name: flowcontrol.DefaultLevel, Level: h.seats.rest}}
-}
-
 // seatsNow returns how many seats of requests are taken.
 func (h *handler) seatsNow() (n int) {
-	for _, l := range h.levelsNow() {
-		n += taken(l.Level)
+	for _, l := range h.capacity.levels.Levels() {
+		n += l.Taken()
 	}
 	return n
 }
 
 // takeSeat gives a request seats until it's answered. It waits for a quarter of its time at most.
 func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n int) error {
-	at := h.classify(w, r)
-	if at.level != nil {
-		seat, err := at.level.Enter(r.Context(), at.flow, n, waitFor(r.Context()))
+	at := h.capacity.levels.Place(r, w.Asks)
+	w.name(at)
+	if at.Level != nil {
+		seat, err := at.Level.Enter(r.Context(), at.Flow, n, waitFor(r.Context()))
 		if err != nil {
 			return h.refuseSeat(at, err)
 		}
-		w.share.seat = seat
+		w.held.seat = seat
 	}
-	if w.share.writes = class == classWrite; w.share.writes {
-		h.inflight.writing.Add(1)
+	if w.held.writes = class == classWrite; w.held.writes {
+		h.capacity.inflight.writing.Add(1)
 	}
 	return nil
 }
 
 // refuseSeat counts a request that gets no seat, and says so to its client if he is still there.
-func (h *handler) refuseSeat(at classified, err error) error {
+func (h *handler) refuseSeat(at flowcontrol.Place, err error) error {
 	reason := "cancelled"
 	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
 		reason = err.Error()
-		err = retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests are under way, please try again later")
+		err = tooMany("requests", "too many requests are under way, please try again later")
 	}
-	h.metrics.Rejected.WithLabelValues(at.name, at.schema, reason).Inc()
+	h.metrics.Rejected.WithLabelValues(at.Name, at.Schema, reason).Inc()
 	return err
 }
 
@@ -280,66 +266,60 @@ func waitFor(ctx context.Context) time.Duration {
 // leaveSeat gives back what takeSeat took, if it did. The handler calls it at the end, and the response when the answer
 // begins: what a client takes slowly keeps nobody waiting.
 func (w *response) leaveSeat() {
-	w.share.seat.Leave()
-	if w.share.writes {
-		w.share.writes = false
-		w.inflight.writing.Add(-1)
+	w.held.seat.Leave()
+	if w.held.writes {
+		w.held.writes = false
+		w.capacity.inflight.writing.Add(-1)
 	}
 }
 
-// enterDocument is the middleware of paths that aren't resources: what they serve is only read.
-func (h *handler) enterDocument(next http.Handler) http.Handler {
-	return handle(func(w *response, r *http.Request) error {
-		if _, err := w.parseQuery(r); err != nil {
-			return err
-		}
-		return h.enterClass(w, r, classRead, next)
-	})
+// parsed makes a middleware of a function that serves a request whose query has been parsed.
+func parsed(serve func(w *response, r *http.Request, next http.Handler) error) func(next http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return handle(func(w *response, r *http.Request) error {
+			if err := w.parseQuery(r); err != nil {
+				return err
+			}
+			return serve(w, r, next)
+		})
+	}
 }
 
-// enterResource is the middleware of resources.
-func (h *handler) enterResource(next http.Handler) http.Handler {
-	return handle(func(w *response, r *http.Request) error {
-		watch, err := w.parseQuery(r)
-		if err != nil {
-			return err
-		}
-		return h.enterClass(w, r, classOf(r, watch), next)
-	})
+// enterDocument is for paths that aren't resources: what they serve is only read.
+func (h *handler) enterDocument(w *response, r *http.Request, next http.Handler) error {
+	return h.enterClass(w, r, classRead, next)
 }
 
-// enterLegacyWatch is the middleware of the paths below /watch/, where old clients watch without asking for it by a
-// parameter.
-func (h *handler) enterLegacyWatch(next http.Handler) http.Handler {
-	return handle(func(w *response, r *http.Request) error {
-		if _, err := w.parseQuery(r); err != nil {
-			return err
-		}
-		if r.Method != http.MethodGet {
-			return methodNotAllowed(w, http.MethodGet, "below /watch/ only GET is served: leave /watch out of the path")
-		}
-		w.query.Set("watch", "true")
-		return h.enterClass(w, r, classLong, next)
-	})
+// enterResource is for resources.
+func (h *handler) enterResource(w *response, r *http.Request, next http.Handler) error {
+	class := classOf(r)
+	if r.Method == http.MethodGet && reads.Flag(w.query, "watch") {
+		class = classLong
+	}
+	return h.enterClass(w, r, class, next)
 }
 
-// enterWait is the middleware of what only waits: it takes a place of its own, and nobody waits for it at the end.
-func (h *handler) enterWait(next http.Handler) http.Handler {
-	return handle(func(w *response, r *http.Request) error {
-		if _, err := w.parseQuery(r); err != nil {
-			return err
-		}
-		place, err := enter(r.Context(), h.seats.quiescent, h.flowOf(r), 1, 0, "too many requests wait for the controllers, please try again later")
-		if err != nil {
-			return err
-		}
-		defer place.Leave()
-		return h.enterClass(w, r, classLong, handle(func(w *response, r *http.Request) error {
-			w.leaveSeat() // it works for nobody while it waits
-			next.ServeHTTP(w, r)
-			return nil
-		}))
-	})
+// enterLegacyWatch is for the paths below /watch/, where old clients watch without asking for it by a parameter.
+func (h *handler) enterLegacyWatch(w *response, r *http.Request, next http.Handler) error {
+	if r.Method != http.MethodGet {
+		return methodNotAllowed(w, http.MethodGet, "below /watch/ only GET is served: leave /watch out of the path")
+	}
+	w.query.Set("watch", "true")
+	return h.enterClass(w, r, classLong, next)
+}
+
+// enterWait is for what only waits: it takes a place of its own, and nobody waits for it at the end.
+func (h *handler) enterWait(w *response, r *http.Request, next http.Handler) error {
+	place, err := h.capacity.quiescent.enter(r.Context(), h.flowOf(r), 1, 0)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
+	return h.enterClass(w, r, classLong, handle(func(w *response, r *http.Request) error {
+		w.leaveSeat() // it works for nobody while it waits
+		next.ServeHTTP(w, r)
+		return nil
+	}))
 }
 
 // enterClass serves a request if the server is ready, when it has a seat. All but watches get a deadline. A body is read
@@ -348,17 +328,17 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	if err := h.comeIn(w, class); err != nil {
 		return err
 	}
-	defer h.inflight.leave(class)
-	w.share.flow = h.flowOf(r)
+	defer h.capacity.inflight.leave(class)
+	w.held.flow = h.flowOf(r)
 	defer w.leaveSeat()
 	if class == classLong {
 		if err := h.takeSeat(w, r, class, 1); err != nil {
 			return err
 		}
-		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.share.flow)))
+		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.held.flow)))
 		return nil
 	}
-	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.share.flow), w.begun.Add(timeLimit(class, r, w.query)))
+	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.held.flow), w.begun.Add(timeLimit(class, r, w.query)))
 	defer cancel()
 	r = r.WithContext(ctx)
 	if err := h.readThenSit(w, r, class); err != nil {
@@ -371,14 +351,14 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 // comeIn counts a request, or says why it can't be served now. Each nil must be followed by the end of inflight.enter.
 func (h *handler) comeIn(w *response, class requestClass) error {
 	if w.lobby {
-		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
+		return unavailable("connections", "too many connections are open, please try again later")
 	}
-	if err := h.inflight.enter(class); err != nil {
+	if err := h.capacity.inflight.enter(class); err != nil {
 		return err
 	}
 	if !h.ready() {
-		h.inflight.leave(class)
-		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
+		h.capacity.inflight.leave(class)
+		return tooMany("start", "the server is still reading what it stored, please try again")
 	}
 	return nil
 }
@@ -387,8 +367,7 @@ func (h *handler) comeIn(w *response, class requestClass) error {
 // has a seat is bounded by that.
 func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) error {
 	if class == classWrite && r.ContentLength != 0 {
-		deadline, _ := r.Context().Deadline()
-		place, err := enter(r.Context(), h.seats.uploads, w.share.flow, 1, time.Until(deadline)/waitShare, "too many bodies are on their way, please try again later")
+		place, err := h.capacity.uploads.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
 		if err != nil {
 			return err
 		}
@@ -408,7 +387,7 @@ func timeLimit(class requestClass, r *http.Request, query url.Values) time.Durat
 	if class == classWrite {
 		limit = writeDeadline
 	}
-	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 && !lastsLong(access.AttributesOf(r)) {
+	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 && !access.LongRunning(access.AttributesOf(r)) {
 		limit = min(limit, asked)
 	}
 	return limit
@@ -420,7 +399,7 @@ func timeLimit(class requestClass, r *http.Request, query url.Values) time.Durat
 func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
 	var query url.Values
 	if strings.Contains(r.URL.RawQuery, "timeout=") { // the others needn't be parsed
-		if asks := access.AttributesOf(r); asks.Verb != "watch" && !lastsLong(asks) && r.URL.Path != "/debug/quiescent" { // which reads its own
+		if asks := access.AttributesOf(r); !access.LongRunning(asks) && r.URL.Path != "/debug/quiescent" { // which reads its own
 			query = r.URL.Query()
 		}
 	}
@@ -433,11 +412,5 @@ func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
 			return 0, registry.ErrEnded
 		}
 	}
-	return timeLimit(classOf(r, false), r, query), nil
-}
-
-// taken is how many seats of a level are taken.
-func taken(l *fair.Level) int {
-	used, _ := l.Now()
-	return used
+	return timeLimit(classOf(r), r, query), nil
 }

@@ -70,10 +70,9 @@ func TestInflightAtOnce(t *testing.T) {
 
 // TestMaxWatches: watches beyond the bound get a 429, and one flow leaves others a quarter of them.
 func TestMaxWatches(t *testing.T) {
-	h := &handler{streams: streams{watches: watches.New()}}
-	h.watches.Seats = fair.NewLevel(fair.Limits{Most: 8, Times: watches.Share})
+	h := &handler{capacity: newCapacity(nil, fair.NewLevel(fair.Limits{Most: 8, Times: watches.Share}))}
 	one, other := fair.Flow{Who: "one"}, fair.Flow{Who: "other"}
-	open := func(flow fair.Flow) (fair.Seat, error) { return h.enterWatches(&response{share: share{flow: flow}}) }
+	open := func(flow fair.Flow) (fair.Seat, error) { return h.enterWatches(&response{held: held{flow: flow}}) }
 	first, err := open(one)
 	if err != nil {
 		t.Fatal(err)

@@ -303,7 +303,7 @@ func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, errYAMLTooLarge()
 	}
 	if len(body) > largeYAML {
-		place, err := enter(ctx, w.yaml, w.share.flow, 1, largeAnswerWait, tooManyLarge)
+		place, err := w.capacity.yaml.enter(ctx, w.held.flow, 1, largeAnswerWait)
 		if err != nil {
 			return nil, err
 		}

@@ -95,7 +95,7 @@ func TestWantsPretty(t *testing.T) {
 
 func TestYAMLAnswersAreBounded(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 5000) + "[" + strings.Repeat("1,", 100_000) + "1]" + strings.Repeat("}", 5000)
-	w := &response{capacity: capacity{yaml: fair.NewLevel(fair.Limits{Most: 1, PerFlow: 9, Waiting: 9})}}
+	w := &response{capacity: &capacity{yaml: bound{Level: fair.NewLevel(fair.Limits{Most: 1, PerFlow: 9, Waiting: 9})}}}
 	if _, err := w.toYAML(t.Context(), []byte(deep)); err == nil {
 		t.Error("a document whose indentation alone is a gigabyte was turned into YAML")
 	}
@@ -105,7 +105,7 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 	large := []byte(`["` + strings.Repeat("x", largeYAML) + `"]`)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	turn, err := w.yaml.Enter(t.Context(), fair.Flow{}, 1, 0) // somebody else's
+	turn, err := w.capacity.yaml.Enter(t.Context(), fair.Flow{}, 1, 0) // somebody else's
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 		t.Errorf("a small one has to wait: %v", err)
 	}
 	rec := httptest.NewRecorder()
-	write := &response{ResponseWriter: rec, capacity: capacity{yaml: w.yaml, large: fair.NewLevel(fair.Limits{Most: 1})}}
+	write := &response{ResponseWriter: rec, capacity: &capacity{yaml: w.capacity.yaml, large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}}}
 	write.writeObject(httptest.NewRequest(http.MethodPut, "/", nil).WithContext(gone), http.StatusOK, mediaYAML, large)
 	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != string(mediaYAML) || rec.Body.Len() < len(large) {
 		t.Errorf("a write that has happened is answered %d %.100s", rec.Code, rec.Body)

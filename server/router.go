@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
-	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
@@ -21,7 +20,7 @@ import (
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
-	most := cmp.Or(s.Bounds.MaxRequests, DefaultMaxReads+DefaultMaxWrites)
+	open := watches.New()
 	h := &handler{
 		log:      in.log,
 		registry: in.registry,
@@ -34,19 +33,8 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			rbac:     in.rights.rbac,
 			audit:    in.audit,
 		},
-		capacity: capacity{
-			inflight:   newInflight(),
-			seats:      newSeats(most),
-			large:      fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
-			stalled:    fair.NewLevel(fair.Limits{Most: maxStalled}),
-			yaml:       fair.NewLevel(fair.Limits{Most: 1, PerFlow: maxFlowQueue, Waiting: maxQueue}),
-			bodyMemory: &fair.Weights{Most: maxBodies},
-		},
-		streams: streams{
-			port:    in.port,
-			watches: watches.New(),
-			sweeper: in.sweeper,
-		},
+		capacity:  newCapacity(in.levels(s), open.Seats),
+		streams:   streams{port: in.port, watches: open, sweeper: in.sweeper},
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		ready:     in.ready.Load, checks: in.checks(),
 		quiescent: in.controllers.Quiescent,
@@ -58,15 +46,8 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.pulse, h.quiescent = in.replica.Pulse, in.replica.Quiescent
 	}
 	h.metrics = metrics.New(map[string]func() int{
-		"readOnly": func() int { return h.inflight.now(classRead) }, "mutating": func() int { return h.inflight.now(classWrite) },
+		"readOnly": func() int { return h.capacity.inflight.now(classRead) }, "mutating": func() int { return h.capacity.inflight.now(classWrite) },
 	})
-	if identity.on {
-		var stored *registry.Registry
-		if s.API.Builtin == builtin.All {
-			stored = in.registry
-		}
-		h.priorities = flowcontrol.New(most, stored)
-	}
 	if s.Cluster.Listen != "" {
 		h.members = in.backing.etcd
 	}
@@ -74,13 +55,25 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	return h
 }
 
+// levels returns where requests get their seats.
+func (in *instance) levels(s *Server) levels {
+	most := cmp.Or(s.Bounds.MaxRequests, DefaultMaxReads+DefaultMaxWrites)
+	switch {
+	case !s.Access.On():
+		return flowcontrol.NewAddresses(most, fair.Limits{PerFlow: maxFlowQueue, Waiting: maxQueue})
+	case s.API.Builtin == builtin.All:
+		return flowcontrol.New(most, in.registry)
+	}
+	return flowcontrol.New(most, nil) // nobody can store others
+}
+
 // collect registers the metrics of everything, and returns them, with those of others if there are any.
 func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.Gatherer {
 	own := h.metrics.Registry
-	own.MustRegister(flowcontrol.Metrics(h.levelsNow))
+	own.MustRegister(flowcontrol.Metrics(h.capacity.levels.Levels))
 	metrics.Parts{
 		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
-		Replica: in.replica, Audit: in.audit, Large: h.large,
+		Replica: in.replica, Audit: in.audit, Large: h.capacity.large.Level,
 	}.Register(own)
 	own.MustRegister(in.admission.Collectors()...)
 	h.discovery.Collect(own)
@@ -109,7 +102,7 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.enterDocument)
+		routes.Use(parsed(h.enterDocument))
 		get(routes, "/", handle(h.serveRoot))
 		get(routes, "/index.html", handle(h.serveRoot))
 		get(routes, "/api", handle(h.serveDiscovery))
@@ -126,11 +119,11 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 	})
 	routes.Group(h.resourceRoutes)
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.enterWait)
+		routes.Use(parsed(h.enterWait))
 		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.enterLegacyWatch)
+		routes.Use(parsed(h.enterLegacyWatch))
 		for _, prefix := range versionPrefixes {
 			for _, path := range []string{"/{resource}", "/{resource}/{name}", "/namespaces/{namespace}/{resource}", "/namespaces/{namespace}/{resource}/{name}"} {
 				routes.HandleFunc(prefix+"/watch"+path, handle(h.serveResource))
@@ -146,7 +139,7 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 
 // resourceRoutes lays out the paths of resources, and of what else may be changed.
 func (h *handler) resourceRoutes(routes chi.Router) {
-	routes.Use(h.enterResource)
+	routes.Use(parsed(h.enterResource))
 	routes.HandleFunc("/debug/reset", handle(h.serveReset))
 	routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
 	routes.HandleFunc(membersPath, handle(h.serveMembers))
@@ -178,7 +171,7 @@ func (h *handler) noRoute(w http.ResponseWriter, r *http.Request) {
 // seatless has an answer to a request that takes no seat name the flow schema that it's of.
 func (h *handler) seatless(serve http.HandlerFunc) http.HandlerFunc {
 	return handle(func(w *response, r *http.Request) error {
-		h.classify(w, r)
+		w.name(h.capacity.levels.Place(r, w.Asks))
 		serve(w, r)
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 // BenchmarkSeat is what fair queuing costs a request of a user that needn't wait: it's classified, and takes a seat and
 // gives it back. It reports the process's CPU time; kube-apiserver's queues take 9 us.
 func BenchmarkSeat(b *testing.B) {
-	h := &handler{gate: gate{identity: &identity{on: true}}, capacity: capacity{inflight: newInflight(), priorities: flowcontrol.New(600, nil)}}
+	h := &handler{gate: gate{identity: &identity{on: true}}, capacity: newCapacity(flowcontrol.New(600, nil), nil)}
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/configmaps/a", nil)
 	ctx, cancel := context.WithTimeout(registry.WithUser(r.Context(), &user.DefaultInfo{Name: "alice", Groups: []string{user.AllAuthenticated}}), time.Hour)
 	defer cancel()

@@ -79,7 +79,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 
 // enterWatches gives a request a seat among the open watches, or a 429: of them one flow may have a part.
 func (h *handler) enterWatches(w *response) (fair.Seat, error) {
-	return enter(context.Background(), h.watches.Seats, w.share.flow, 1, 0, "too many watches are open, please try again later")
+	return h.capacity.watches.enter(context.Background(), w.held.flow, 1, 0)
 }
 
 // stream serves an open watch. Of an error that the client knows only the log is told.
@@ -94,7 +94,7 @@ func (h *handler) stream(ctx context.Context, watch *watches.Watch, w *response,
 
 // afterHandler is what is logged and counted of a request whose handler has returned: a copy without what belongs to net/http.
 func (w *response) afterHandler() *response {
-	return &response{log: w.log, auditID: w.auditID, begun: time.Now(), audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}}
+	return &response{log: w.log, auditID: w.auditID, begun: time.Now(), audit: w.audit, code: w.code, requestInfo: requestInfo{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}}
 }
 
 // streamOn serves a watch whose handler has returned, on a goroutine of its own that owns the watch. It does at the end what
@@ -114,7 +114,7 @@ func (h *handler) streamOn(ctx context.Context, watch *watches.Watch, w *respons
 
 // serveWatchers answers /debug/watchers: JSON, or a table for a person with ?pretty.
 func (h *handler) serveWatchers(w *response, r *http.Request) error {
-	if _, err := w.parseQuery(r); err != nil {
+	if err := w.parseQuery(r); err != nil {
 		return err
 	}
 	page := h.watches.Page(time.Now())

@@ -1,6 +1,6 @@
-// Package flowcontrol says where requests get their seats, where users are told apart: FlowSchemas say to which flow and which level a
-// request belongs, and PriorityLevelConfigurations what a level may have. Those of Kubernetes are in effect until others with their
-// names are stored, and its mandatory ones always are.
+// Package flowcontrol says where requests get their seats. Where users are told apart, FlowSchemas say to which flow and which level a
+// request belongs, and PriorityLevelConfigurations what a level may have: Priorities. Those of Kubernetes are in effect until others with
+// their names are stored, and its mandatory ones always are. Elsewhere each address is a flow: Addresses.
 package flowcontrol
 
 import (

@@ -33,6 +33,7 @@ type Metrics struct {
 	events      *prometheus.CounterVec
 	Panics      prometheus.Counter
 	Rejected    *prometheus.CounterVec
+	refused     *prometheus.CounterVec
 
 	mu        sync.Mutex // guards the following
 	resources map[Resource]bool
@@ -72,11 +73,16 @@ func New(inFlight map[string]func() int) *Metrics {
 			Name: "apiserver_flowcontrol_rejected_requests_total",
 			Help: "Requests that got no seat, by level, FlowSchema and reason.",
 		}, []string{"priority_level", "flow_schema", "reason"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_lite_refused_requests_total",
+			Help: "Requests that were asked to come back, by the bound that they met.",
+		}, []string{"bound"}),
 		resources: map[Resource]bool{},
 		watches:   map[Resource]int{},
 	}
-	m.Registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.Panics, m.Rejected)
+	m.Registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.Panics, m.Rejected, m.refused)
 	// A rate sees the first refusal only if the count was 0 before.
+	m.refused.WithLabelValues("requests")
 	for _, reason := range []error{fair.ErrFull, fair.ErrTimeout} {
 		m.Rejected.WithLabelValues(flowcontrol.DefaultLevel, "", reason.Error())
 	}
@@ -141,6 +147,7 @@ type Answer struct {
 	Subresource  string
 	Foreign      schema.GroupVersion // that another server has; zero if this one answers
 	Code         int                 // 0 if nothing was written
+	Refused      string              // the name of the bound that the request met; "" for none
 	Took         time.Duration
 }
 
@@ -155,6 +162,9 @@ func (m *Metrics) Observe(a Answer) {
 		l = m.roomFor(Resource{Group: a.Foreign.Group, Version: a.Foreign.Version})
 	}
 	code := cmp.Or(a.Code, http.StatusOK) // nothing was written: net/http says 200, or the connection was cut
+	if a.Refused != "" {
+		m.refused.WithLabelValues(a.Refused).Inc()
+	}
 	m.requests.WithLabelValues(verb, a.Subresource, strconv.Itoa(code), l.Group, l.Version, l.Resource).Inc()
 	if verb != "WATCH" {
 		m.duration.WithLabelValues(verb, a.Subresource, l.Group, l.Version, l.Resource).Observe(a.Took.Seconds())
