@@ -125,9 +125,7 @@ func isExtendedName(name corev1.ResourceName) bool {
 
 func validateQuotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	c := &rules.Check{}
-	for _, problem := range validation.IsQualifiedName(string(name)) {
-		c.Add(field.Invalid(at, name, problem))
-	}
+	c.Texts(at, name, validation.IsQualifiedName(string(name)))
 	if strings.Contains(string(name), "/") {
 		return c.Errs
 	}

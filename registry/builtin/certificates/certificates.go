@@ -93,14 +93,12 @@ func ValidateSignerName(at *field.Path, name string) field.ErrorList {
 func validateRequest(_ context.Context, obj, before registry.Typed, subresource string) field.ErrorList {
 	r := obj.(*certificatesv1.CertificateSigningRequest)
 	old, _ := before.(*certificatesv1.CertificateSigningRequest)
-	var errs field.ErrorList
+	c := &rules.Check{}
 	spec := field.NewPath("spec")
 	if err := checkRequest(r.Spec.Request); err != nil {
-		errs = append(errs, field.Invalid(spec.Child("request"), r.Spec.Request, err.Error()))
+		c.Add(field.Invalid(spec.Child("request"), r.Spec.Request, err.Error()))
 	}
-	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(spec.Child("usages"), ""))
-	}
+	c.Lack(len(r.Spec.Usages) == 0, spec.Child("usages"), "")
 	unknown := func(u certificatesv1.KeyUsage) bool { return !slices.Contains(keyUsages, u) }
 	twice := func(usages []certificatesv1.KeyUsage) bool {
 		return len(slices.Compact(slices.Sorted(slices.Values(usages)))) < len(usages)
@@ -108,40 +106,38 @@ func validateRequest(_ context.Context, obj, before registry.Typed, subresource 
 	if old == nil || !slices.ContainsFunc(old.Spec.Usages, unknown) {
 		for i, u := range r.Spec.Usages {
 			if unknown(u) {
-				errs = append(errs, field.NotSupported(spec.Child("usages").Index(i), u, slices.Sorted(slices.Values(keyUsages))))
+				c.Add(field.NotSupported(spec.Child("usages").Index(i), u, slices.Sorted(slices.Values(keyUsages))))
 			}
 		}
 	}
 	if old == nil || !twice(old.Spec.Usages) {
 		known := rules.Earlier[certificatesv1.KeyUsage]{}
 		for i, u := range r.Spec.Usages {
-			if known.Had(u) {
-				errs = append(errs, field.Duplicate(spec.Child("usages").Index(i), u))
-			}
+			c.Twice(known.Had(u), spec.Child("usages").Index(i), u)
 		}
 	}
 	switch signer := spec.Child("signerName"); {
 	case r.Spec.SignerName != legacySigner:
-		errs = append(errs, ValidateSignerName(signer, r.Spec.SignerName)...)
+		c.Add(ValidateSignerName(signer, r.Spec.SignerName)...)
 	case old == nil || old.Spec.SignerName != legacySigner:
-		errs = append(errs, field.Invalid(signer, r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+		c.Add(field.Invalid(signer, r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
 	}
 	if s := r.Spec.ExpirationSeconds; s != nil && *s < minRequestSeconds {
-		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+		c.Add(field.Invalid(spec.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
 	}
-	errs = append(errs, validateRequestConditions(r, old)...)
+	c.Add(validateRequestConditions(r, old)...)
 	unchanged := old != nil && (bytes.Equal(r.Status.Certificate, old.Status.Certificate) || checkCertificates(old.Status.Certificate) != nil)
 	if err := checkCertificates(r.Status.Certificate); err != nil && !unchanged {
-		errs = append(errs, field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error()))
+		c.Add(field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error()))
 	}
 	if old != nil {
-		errs = append(errs, validateRequestUpdate(r, old, subresource)...)
+		c.Add(validateRequestUpdate(r, old, subresource)...)
 	}
 	if isBoth(r) && (old == nil || !isBoth(old)) {
-		errs = append(errs, field.Invalid(field.NewPath("status", "conditions"), `{conditions[{"type": "Approved"}], conditions[{"type": "Denied"}]}`,
+		c.Add(field.Invalid(field.NewPath("status", "conditions"), `{conditions[{"type": "Approved"}], conditions[{"type": "Denied"}]}`,
 			"must specify at most one of: `conditions[{\"type\": \"Approved\"}]`, `conditions[{\"type\": \"Denied\"}]`"))
 	}
-	return errs
+	return c.Errs
 }
 
 // isBoth tells whether a request is approved as well as denied.
@@ -267,28 +263,25 @@ func validateRequestUpdate(r, old *certificatesv1.CertificateSigningRequest, sub
 }
 
 // validateTrustBundle checks a ClusterTrustBundle. One that doesn't change isn't read.
-func validateTrustBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.ErrorList) {
+func validateTrustBundle(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
+	c := &rules.Check{}
 	spec := field.NewPath("spec")
 	if b.GenerateName != "" {
-		for _, why := range TrustBundleName(b.Spec.SignerName, b.GenerateName, true) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "generateName"), b.GenerateName, why))
-		}
+		c.Texts(field.NewPath("metadata", "generateName"), b.GenerateName, TrustBundleName(b.Spec.SignerName, b.GenerateName, true))
 	}
 	if b.Name != "" {
-		for _, why := range TrustBundleName(b.Spec.SignerName, b.Name, false) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), b.Name, why))
-		}
+		c.Texts(field.NewPath("metadata", "name"), b.Name, TrustBundleName(b.Spec.SignerName, b.Name, false))
 	}
 	if b.Spec.SignerName != "" {
-		errs = append(errs, ValidateSignerName(spec.Child("signerName"), b.Spec.SignerName)...)
+		c.Add(ValidateSignerName(spec.Child("signerName"), b.Spec.SignerName)...)
 	}
 	if old == nil || b.Spec.TrustBundle != old.Spec.TrustBundle {
-		errs = append(errs, validateAnchors(spec.Child("trustBundle"), b.Spec.TrustBundle)...)
+		c.Add(validateAnchors(spec.Child("trustBundle"), b.Spec.TrustBundle)...)
 	}
 	if old != nil {
-		errs = append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, spec.Child("signerName"))...)
+		c.Add(apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, spec.Child("signerName"))...)
 	}
-	return errs
+	return c.Errs
 }
 
 // TrustBundleName says what is wrong with a bundle's name: that of a signer's begins with the signer's.

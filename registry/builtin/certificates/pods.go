@@ -58,20 +58,15 @@ func earlierSpec(s certificatesv1.PodCertificateRequestSpec) certificatesv1beta1
 
 func validatePodCertificateSpec(s *certificatesv1.PodCertificateRequestSpec) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := ValidateSignerName(spec.Child("signerName"), s.SignerName)
-	errs = append(errs, ValidateUserAnnotations(spec.Child("unverifiedUserAnnotations"), s.UnverifiedUserAnnotations)...)
+	c := &rules.Check{}
+	c.Add(ValidateSignerName(spec.Child("signerName"), s.SignerName)...)
+	c.Add(ValidateUserAnnotations(spec.Child("unverifiedUserAnnotations"), s.UnverifiedUserAnnotations)...)
 	name := func(member, value string, is func(string, bool) []string) {
-		for _, why := range is(value, false) {
-			errs = append(errs, field.Invalid(spec.Child(member), value, why))
-		}
+		c.Texts(spec.Child(member), value, is(value, false))
 	}
 	uid := func(member string, value any, length int) {
-		if length == 0 {
-			errs = append(errs, field.Invalid(spec.Child(member), value, "must not be empty"))
-		}
-		if length > maxUIDText {
-			errs = append(errs, field.TooLong(spec.Child(member), value, maxUIDText))
-		}
+		c.Refuse(length == 0, spec.Child(member), value, "must not be empty")
+		c.NoLonger(spec.Child(member), length, maxUIDText)
 	}
 	name("podName", s.PodName, apivalidation.NameIsDNSSubdomain)
 	uid("podUID", s.PodUID, len(s.PodUID))
@@ -82,22 +77,24 @@ func validatePodCertificateSpec(s *certificatesv1.PodCertificateRequestSpec) fie
 
 	lifetime := spec.Child("maxExpirationSeconds")
 	if s.MaxExpirationSeconds == nil {
-		return append(errs, field.Required(lifetime, "must be set"))
+		c.Add(field.Required(lifetime, "must be set"))
+		return c.Errs
 	}
 	longest := maxPodCertificate
 	if domain, _, _ := strings.Cut(s.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
 		longest = maxOwnCertificate
 	}
 	if *s.MaxExpirationSeconds < minPodCertificate || *s.MaxExpirationSeconds > longest {
-		errs = append(errs, field.Invalid(lifetime, s.MaxExpirationSeconds, fmt.Sprintf("must be in the range [%d, %d]", minPodCertificate, longest)))
+		c.Add(field.Invalid(lifetime, s.MaxExpirationSeconds, fmt.Sprintf("must be in the range [%d, %d]", minPodCertificate, longest)))
 	}
 	if len(s.StubPKCS10Request) == 0 { // version v1 has no other way to name a key
-		return append(errs, field.Invalid(spec, field.OmitValueType{}, "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"))
+		c.Add(field.Invalid(spec, field.OmitValueType{}, "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"))
+		return c.Errs
 	}
 	if err := validateStub(spec.Child("stubPKCS10Request"), s.StubPKCS10Request); err != nil {
-		errs = append(errs, err)
+		c.Add(err)
 	}
-	return errs
+	return c.Errs
 }
 
 // validateStub wants a PKCS#10 request, signed by its own key, which is of a kind that signers take.

@@ -185,9 +185,7 @@ func validateNewEvent(sent, before *eventsv1.Event) field.ErrorList {
 		}{
 			{"firstTimestamp", !e.FirstTimestamp.IsZero()}, {"lastTimestamp", !e.LastTimestamp.IsZero()}, {"count", e.Count != 0}, {"source", e.Source != corev1.EventSource{}},
 		} {
-			if f.set {
-				c.Add(field.Invalid(field.NewPath(f.name), "", "needs to be unset"))
-			}
+			c.Refuse(f.set, field.NewPath(f.name), "", "needs to be unset")
 		}
 		return c.Errs
 	}
@@ -225,9 +223,7 @@ func validateSeries(c *rules.Check, s *corev1.EventSeries) {
 	if s == nil {
 		return
 	}
-	if s.Count < 2 {
-		c.Add(field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
-	}
+	c.Refuse(s.Count < 2, field.NewPath("series.count"), "", "should be at least 2")
 	c.Lack(s.LastObservedTime.IsZero(), field.NewPath("series.lastObservedTime"), "")
 }
 

@@ -122,9 +122,7 @@ func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	case !immutable:
 		rules.Among(c, kind, &s.AddressType, known...)
 	}
-	if immutable {
-		c.Add(field.Invalid(kind, nil, "field is immutable"))
-	}
+	c.Refuse(immutable, kind, nil, "field is immutable")
 	for i, e := range s.Endpoints {
 		at := field.NewPath("endpoints").Index(i).Child("addresses")
 		switch {
@@ -149,9 +147,7 @@ func (c *check) slicePorts(ports []discoveryv1.EndpointPort, at *field.Path) {
 		if *p.Name != "" {
 			c.Label(at.Child("name"), *p.Name)
 		}
-		if names.Has(*p.Name) {
-			c.Add(field.Duplicate(at.Child("name"), p.Name))
-		}
+		c.Twice(names.Has(*p.Name), at.Child("name"), p.Name)
 		names.Insert(*p.Name)
 		rules.Among(c, at.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 		if p.AppProtocol != nil {
@@ -173,9 +169,7 @@ func (c *check) endpoints(s *discoveryv1.EndpointSlice, at *field.Path) {
 		if e.NodeName != nil {
 			c.Subdomain(at.Child("nodeName"), *e.NodeName)
 		}
-		if len(e.DeprecatedTopology) > maxTopologyLabels {
-			c.Add(field.TooMany(at.Child("deprecatedTopology"), len(e.DeprecatedTopology), maxTopologyLabels))
-		}
+		c.NoMore(at.Child("deprecatedTopology"), len(e.DeprecatedTopology), maxTopologyLabels)
 		c.Add(metavalidation.ValidateLabels(e.DeprecatedTopology, at.Child("deprecatedTopology"))...)
 		if e.Hostname != nil {
 			c.Label(at.Child("hostname"), *e.Hostname)
@@ -190,17 +184,13 @@ func (c *check) sliceAddress(kind discoveryv1.AddressType, address string, at *f
 	switch kind {
 	case discoveryv1.AddressTypeIPv4:
 		if c.ip(at.Index(i), address, nil) {
-			if !netutils.IsIPv4String(address) {
-				c.Add(field.Invalid(at, address, "must be an IPv4 address"))
-			}
+			c.Refuse(!netutils.IsIPv4String(address), at, address, "must be an IPv4 address")
 			c.endpointIP(at.Index(i), address)
 		}
 	case discoveryv1.AddressTypeIPv6:
 		errs := validation.IsValidIP(at.Index(i), address)
 		if c.Add(errs...); len(errs) == 0 {
-			if !netutils.IsIPv6String(address) {
-				c.Add(field.Invalid(at, address, "must be an IPv6 address"))
-			}
+			c.Refuse(!netutils.IsIPv6String(address), at, address, "must be an IPv6 address")
 			c.endpointIP(at.Index(i), address)
 		}
 	case discoveryv1.AddressTypeFQDN:
@@ -231,9 +221,7 @@ func (c *check) hinted(names []string, at *field.Path, name func(at *field.Path,
 	known := rules.Earlier[string]{}
 	for i, text := range names {
 		at := at.Index(i).Child("name")
-		if known.Had(text) {
-			c.Add(field.Duplicate(at, text))
-		}
+		c.Twice(known.Had(text), at, text)
 		name(at, text)
 	}
 	return true

@@ -139,9 +139,7 @@ func (c *check) backend(b *networkingv1.IngressBackend, at *field.Path) {
 }
 
 func (c *check) backendService(s *networkingv1.IngressServiceBackend, at *field.Path) {
-	if c.Required(at.Child("service", "name"), s.Name) {
-		c.Label(at.Child("service", "name"), s.Name)
-	}
+	c.Needs(at.Child("service", "name"), s.Name, validation.IsDNS1123Label)
 	switch port := at.Child("service", "port"); {
 	case s.Port.Name != "" && s.Port.Number != 0:
 		c.Add(field.Invalid(at, "", "cannot set both port name & port number"))
@@ -159,12 +157,8 @@ func (c *check) reference(group *string, kind, name string, at *field.Path) {
 	if group != nil {
 		c.Subdomain(at.Child("apiGroup"), *group)
 	}
-	if c.Required(at.Child("kind"), kind) {
-		c.Texts(at.Child("kind"), kind, content.IsPathSegmentName(kind))
-	}
-	if c.Required(at.Child("name"), name) {
-		c.Texts(at.Child("name"), name, content.IsPathSegmentName(name))
-	}
+	c.Needs(at.Child("kind"), kind, content.IsPathSegmentName)
+	c.Needs(at.Child("name"), name, content.IsPathSegmentName)
 }
 
 func validateIngressStatus(in, old *networkingv1.Ingress) field.ErrorList {
@@ -267,9 +261,7 @@ func validateServiceCIDR(s, old *networkingv1.ServiceCIDR) field.ErrorList {
 		return c.Errs
 	}
 	for i := range was {
-		if was[i] != is[i] {
-			c.Add(field.Invalid(at.Index(i), is[i], apivalidation.FieldImmutableErrorMsg))
-		}
+		c.Refuse(was[i] != is[i], at.Index(i), is[i], apivalidation.FieldImmutableErrorMsg)
 	}
 	if widened {
 		c.serviceCIDRs(&s.Spec, at)

@@ -384,9 +384,7 @@ func logOptions(pod string, query url.Values) error {
 		}
 	}
 	c, seconds := &rules.Check{}, numbers["sinceSeconds"]
-	if n := numbers["tailLines"]; n != nil && *n < 0 {
-		c.Add(field.Invalid(field.NewPath("tailLines"), *n, "must be greater than or equal to 0"))
-	}
+	c.Add(rules.NotNegative(field.NewPath("tailLines"), numbers["tailLines"])...)
 	if n := numbers["limitBytes"]; n != nil && *n < 1 {
 		c.Add(field.Invalid(field.NewPath("limitBytes"), *n, "must be greater than 0"))
 	}

@@ -88,9 +88,7 @@ func (c *PodCheck) ephemeralContainers(at *field.Path) {
 		o := (*corev1.Container)(&e.EphemeralContainerCommon)
 		c.container(o, at)
 		c.trimmed(o, at)
-		if others.Has(e.Name) || known.Had(e.Name) {
-			c.Add(field.Duplicate(at.Child("name"), e.Name))
-		}
+		c.Twice(others.Has(e.Name) || known.Had(e.Name), at.Child("name"), e.Name)
 		if e.TargetContainerName != "" && !others.Has(e.TargetContainerName) {
 			c.Add(field.NotFound(at.Child("targetContainerName"), e.TargetContainerName))
 		}
@@ -121,9 +119,7 @@ func (c *PodCheck) trimmed(o *corev1.Container, at *field.Path) {
 
 // container checks what all kinds of containers have.
 func (c *PodCheck) container(o *corev1.Container, at *field.Path) {
-	if c.Required(at.Child("name"), o.Name) {
-		c.Label(at.Child("name"), o.Name)
-	}
+	c.Needs(at.Child("name"), o.Name, validation.IsDNS1123Label)
 	c.Required(at.Child("image"), o.Image)
 	c.Add(rules.OneOf(at.Child("terminationMessagePolicy"), o.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	c.Add(validateContainerPorts(o.Ports, at.Child("ports"))...)
@@ -140,9 +136,7 @@ func (c *PodCheck) container(o *corev1.Container, at *field.Path) {
 func (c *PodCheck) env(vars []corev1.EnvVar, at *field.Path) {
 	for i := range vars {
 		v, at := &vars[i], at.Index(i)
-		if c.Required(at.Child("name"), v.Name) {
-			c.Texts(at.Child("name"), v.Name, validation.IsRelaxedEnvVarName(v.Name))
-		}
+		c.Needs(at.Child("name"), v.Name, validation.IsRelaxedEnvVarName)
 		from := v.ValueFrom
 		if from == nil {
 			continue
@@ -168,12 +162,8 @@ func (c *PodCheck) env(vars []corev1.EnvVar, at *field.Path) {
 		if r := from.FileKeyRef; r != nil {
 			sources++
 			at := at.Child("fileKeyRef")
-			if c.Required(at.Child("key"), r.Key) {
-				c.Texts(at.Child("key"), r.Key, validation.IsRelaxedEnvVarName(r.Key))
-			}
-			if c.Required(at.Child("volumeName"), r.VolumeName) {
-				c.Label(at.Child("volumeName"), r.VolumeName)
-			}
+			c.Needs(at.Child("key"), r.Key, validation.IsRelaxedEnvVarName)
+			c.Needs(at.Child("volumeName"), r.VolumeName, validation.IsDNS1123Label)
 			if c.Required(at.Child("path"), r.Path) {
 				c.NoBacksteps(at.Child("path"), r.Path)
 			}
@@ -192,9 +182,7 @@ func (c *PodCheck) env(vars []corev1.EnvVar, at *field.Path) {
 // keyRef checks a reference to an entry of a ConfigMap or a Secret.
 func (c *PodCheck) keyRef(name, key string, at *field.Path) {
 	c.Subdomain(at.Child("name"), name)
-	if c.Required(at.Child("key"), key) {
-		c.Texts(at.Child("key"), key, validation.IsConfigMapKey(key))
-	}
+	c.Needs(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
 // What a pod may tell its containers of itself, in alphabetic order.
@@ -354,9 +342,7 @@ func (c *PodCheck) devices(o *corev1.Container, at *field.Path) {
 		at := at.Index(i)
 		volume := c.volumes[d.Name]
 		c.Required(at.Child("name"), d.Name)
-		if d.Name != "" && slices.ContainsFunc(o.VolumeDevices[:i], func(other corev1.VolumeDevice) bool { return other.Name == d.Name }) {
-			c.Add(field.Invalid(at.Child("name"), d.Name, "must be unique"))
-		}
+		c.Refuse(d.Name != "" && slices.ContainsFunc(o.VolumeDevices[:i], func(other corev1.VolumeDevice) bool { return other.Name == d.Name }), at.Child("name"), d.Name, "must be unique")
 		if volume != nil && volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil {
 			c.Add(field.Invalid(at.Child("name"), d.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
@@ -367,12 +353,8 @@ func (c *PodCheck) devices(o *corev1.Container, at *field.Path) {
 		if slices.ContainsFunc(o.VolumeDevices[:i], func(other corev1.VolumeDevice) bool { return other.DevicePath == d.DevicePath }) {
 			c.Add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		}
-		if volumes.StepsBack(d.DevicePath) {
-			c.Add(field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
-		}
-		if slices.ContainsFunc(o.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {
-			c.Add(field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
-		}
+		c.Refuse(volumes.StepsBack(d.DevicePath), at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')")
+		c.Refuse(slices.ContainsFunc(o.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }), at.Child("name"), d.Name, "must not already exist in volumeMounts")
 		if slices.ContainsFunc(o.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
 			c.Add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}

@@ -259,9 +259,7 @@ func (c *PodCheck) affinity(a *corev1.Affinity, at *field.Path) {
 }
 
 func (c *PodCheck) weight(weight int32, at *field.Path) {
-	if weight <= 0 || weight > maxWeight {
-		c.Add(field.Invalid(at.Child("weight"), weight, "must be in the range 1-100"))
-	}
+	c.Refuse(weight <= 0 || weight > maxWeight, at.Child("weight"), weight, "must be in the range 1-100")
 }
 
 // nearTo checks the terms that select pods to be near to, or far from.
@@ -311,9 +309,7 @@ func (c *PodCheck) labelKeys(match, mismatch []string, selector *metav1.LabelSel
 		}
 	}
 	for i, key := range match {
-		if slices.Contains(mismatch, key) {
-			c.Add(field.Invalid(at.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
-		}
+		c.Refuse(slices.Contains(mismatch, key), at.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")
 	}
 }
 
@@ -322,9 +318,7 @@ func (c *PodCheck) spread(at *field.Path) {
 	all := c.Spec.TopologySpreadConstraints
 	for i := range all {
 		s, at := &all[i], at.Index(i)
-		if s.MaxSkew <= 0 {
-			c.Add(field.Invalid(at.Child("maxSkew"), s.MaxSkew, "must be greater than zero"))
-		}
+		c.Refuse(s.MaxSkew <= 0, at.Child("maxSkew"), s.MaxSkew, "must be greater than zero")
 		c.Lack(s.TopologyKey == "", at.Child("topologyKey"), "can not be empty")
 		rules.Among(c, at.Child("whenUnsatisfiable"), &s.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)
 		if slices.ContainsFunc(all[i+1:], func(other corev1.TopologySpreadConstraint) bool {
@@ -333,9 +327,7 @@ func (c *PodCheck) spread(at *field.Path) {
 			c.Add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", s.TopologyKey, s.WhenUnsatisfiable)))
 		}
 		if n := s.MinDomains; n != nil {
-			if *n <= 0 {
-				c.Add(field.Invalid(at.Child("minDomains"), *n, "must be greater than zero"))
-			}
+			c.Refuse(*n <= 0, at.Child("minDomains"), *n, "must be greater than zero")
 			if s.WhenUnsatisfiable != corev1.DoNotSchedule {
 				c.Add(field.Invalid(at.Child("minDomains"), *n, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, s.WhenUnsatisfiable)))
 			}

@@ -137,9 +137,7 @@ func (c *PodCheck) Requirements(r *corev1.ResourceRequirements, known func(corev
 
 // quantity checks an amount of a resource.
 func (c *PodCheck) quantity(name corev1.ResourceName, q resource.Quantity, at *field.Path) {
-	if q.Sign() < 0 {
-		c.Add(field.Invalid(at, q.String(), "must be greater than or equal to 0"))
-	}
+	c.NotNegative(at, q)
 	if isExtended(name) && q.MilliValue()%1000 != 0 {
 		c.Add(field.Invalid(at, q, "must be an integer"))
 	}
@@ -224,14 +222,10 @@ func (c *PodCheck) podResources(at *field.Path) {
 
 func (c *PodCheck) resizePolicy(policies []corev1.ContainerResizePolicy, at *field.Path) {
 	for i, p := range policies {
-		if slices.ContainsFunc(policies[:i], func(other corev1.ContainerResizePolicy) bool { return other.ResourceName == p.ResourceName }) {
-			c.Add(field.Duplicate(at.Index(i), p.ResourceName))
-		}
+		c.Twice(slices.ContainsFunc(policies[:i], func(other corev1.ContainerResizePolicy) bool { return other.ResourceName == p.ResourceName }), at.Index(i), p.ResourceName)
 		c.Add(rules.OneOf(at, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
 		c.Add(rules.OneOf(at, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
-		if c.Spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
-			c.Add(field.Invalid(at, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
-		}
+		c.Refuse(c.Spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired, at, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 	}
 }
 

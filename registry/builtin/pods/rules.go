@@ -138,9 +138,7 @@ func (c *PodCheck) schedulingGates(at *field.Path) {
 	for i, gate := range c.Spec.SchedulingGates {
 		at := at.Index(i)
 		c.Texts(at, gate.Name, validation.IsQualifiedName(gate.Name))
-		if slices.ContainsFunc(c.Spec.SchedulingGates[:i], func(other corev1.PodSchedulingGate) bool { return other.Name == gate.Name }) {
-			c.Add(field.Duplicate(at, gate.Name))
-		}
+		c.Twice(slices.ContainsFunc(c.Spec.SchedulingGates[:i], func(other corev1.PodSchedulingGate) bool { return other.Name == gate.Name }), at, gate.Name)
 	}
 }
 

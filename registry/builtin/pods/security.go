@@ -39,12 +39,8 @@ func (c *PodCheck) hostProcesses(at *field.Path) {
 	if of == 0 {
 		return
 	}
-	if of != all {
-		c.Add(field.Invalid(at, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
-	}
-	if !c.Spec.HostNetwork {
-		c.Add(field.Invalid(at.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers"))
-	}
+	c.Refuse(of != all, at, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
+	c.Refuse(!c.Spec.HostNetwork, at.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
 }
 
 func (c *PodCheck) hostUsers(at *field.Path) {
@@ -126,9 +122,7 @@ func (c *PodCheck) security(s *corev1.SecurityContext, at *field.Path) {
 		c.Broken |= rules.NoSysAdmin // where nothing is said of the escalation, too
 	}
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
-		if ptr.Deref(s.Privileged, false) {
-			c.Add(field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
-		}
+		c.Refuse(ptr.Deref(s.Privileged, false), at, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 		if admin {
 			c.Young(rules.NoSysAdmin, field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
@@ -173,9 +167,7 @@ func (c *PodCheck) appArmor(p *corev1.AppArmorProfile, at *field.Path) {
 			c.Add(field.TooLong(local, "", maxAppArmorProfile))
 		}
 	case corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined:
-		if p.LocalhostProfile != nil {
-			c.Add(field.Invalid(local, p.LocalhostProfile, "can only be set when AppArmor type is Localhost"))
-		}
+		c.Refuse(p.LocalhostProfile != nil, local, p.LocalhostProfile, "can only be set when AppArmor type is Localhost")
 	case "":
 		c.Add(field.Required(at.Child("type"), "type is required when appArmorProfile is set"))
 	default:

@@ -141,9 +141,7 @@ var volumeKinds = []volumeKind{
 	{"azureDisk", func(s *corev1.VolumeSource) bool { return s.AzureDisk != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) { c.AzureDisk(v.AzureDisk, at.Child("azureDisk")) }},
 	{"storageos", func(s *corev1.VolumeSource) bool { return s.StorageOS != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("storageos")
-		if c.Required(at.Child("volumeName"), v.StorageOS.VolumeName) {
-			c.Label(at.Child("volumeName"), v.StorageOS.VolumeName)
-		}
+		c.Needs(at.Child("volumeName"), v.StorageOS.VolumeName, validation.IsDNS1123Label)
 		if v.StorageOS.VolumeNamespace != "" {
 			c.Label(at.Child("volumeNamespace"), v.StorageOS.VolumeNamespace)
 		}
@@ -238,9 +236,7 @@ func (c *PodCheck) checkVolumes(at *field.Path) {
 			}
 		}
 		c.Lack(!one, at, "must specify a volume type")
-		if c.Required(at.Child("name"), v.Name) {
-			c.Label(at.Child("name"), v.Name)
-		}
+		c.Needs(at.Child("name"), v.Name, validation.IsDNS1123Label)
 		if c.volumes[v.Name] != nil {
 			c.Add(field.Duplicate(at.Child("name"), v.Name))
 		}
@@ -287,9 +283,7 @@ func (c *PodCheck) downwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path)
 	switch {
 	case f.FieldRef != nil:
 		c.fieldRef(f.FieldRef, volumeFieldPaths, at.Child("fieldRef"))
-		if f.ResourceFieldRef != nil {
-			c.Add(field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
-		}
+		c.Refuse(f.ResourceFieldRef != nil, at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
 	case f.ResourceFieldRef != nil:
 		c.resourceFieldRef(f.ResourceFieldRef, at.Child("resourceFieldRef"), true)
 	default:
@@ -302,9 +296,7 @@ func (c *PodCheck) projected(p *corev1.ProjectedVolumeSource, at *field.Path) {
 	c.fileMode(at.Child("defaultMode"), p.DefaultMode)
 	taken := map[string]bool{}
 	take := func(file string, value any) {
-		if file != "" && taken[file] {
-			c.Add(field.Invalid(at, value, "conflicting duplicate paths"))
-		}
+		c.Refuse(file != "" && taken[file], at, value, "conflicting duplicate paths")
 		taken[file] = true
 	}
 	for i := range p.Sources {
@@ -375,9 +367,7 @@ func (c *PodCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field
 		for _, why := range certificates.TrustBundleName(strings.ReplaceAll(signer, ":", "/"), *b.Name, false) {
 			c.Add(field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+why))
 		}
-		if b.LabelSelector != nil {
-			c.Add(field.Invalid(at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
-		}
+		c.Refuse(b.LabelSelector != nil, at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified")
 	case b.SignerName != nil:
 		c.Lack(*b.SignerName == "", at.Child("signerName"), "must be a valid signer name")
 		c.Add(certificates.ValidateSignerName(at.Child("signerName"), *b.SignerName)...)

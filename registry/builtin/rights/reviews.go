@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
 // Options say who tells what users may do, and whose tokens are.
@@ -242,20 +243,17 @@ func validateAccessReview(r, _ *authorizationv1.SubjectAccessReview) field.Error
 }
 
 func validateLocalAccessReview(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
-	errs := validateAccessSpec(&r.Spec)
+	c := &rules.Check{}
+	c.Add(validateAccessSpec(&r.Spec)...)
 	meta := r.ObjectMeta
 	meta.Namespace, meta.ManagedFields = "", nil
-	if !equality.Semantic.DeepEqual(metav1.ObjectMeta{}, meta) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata"), r.ObjectMeta, "must be empty except for namespace"))
-	}
+	c.Refuse(!equality.Semantic.DeepEqual(metav1.ObjectMeta{}, meta), field.NewPath("metadata"), r.ObjectMeta, "must be empty except for namespace")
 	spec := field.NewPath("spec")
 	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
-		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), a.Namespace, "must match metadata.namespace"))
+		c.Add(field.Invalid(spec.Child("resourceAttributes", "namespace"), a.Namespace, "must match metadata.namespace"))
 	}
-	if r.Spec.NonResourceAttributes != nil {
-		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes, "disallowed on this kind of request"))
-	}
-	return errs
+	c.Refuse(r.Spec.NonResourceAttributes != nil, spec.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes, "disallowed on this kind of request")
+	return c.Errs
 }
 
 // validateReviewMeta wants nothing of a review's metadata; who wrote it is the server's to say.
@@ -269,41 +267,37 @@ func validateReviewMeta(meta metav1.ObjectMeta) field.ErrorList {
 }
 
 func validateAccessSpec(s *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
-	var errs field.ErrorList
-	if s.User == "" && len(s.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
-	}
-	return validateAttributes(s.ResourceAttributes, s.NonResourceAttributes, errs)
+	c := &rules.Check{}
+	c.Refuse(s.User == "" && len(s.Groups) == 0, field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified")
+	return validateAttributes(s.ResourceAttributes, s.NonResourceAttributes, c.Errs)
 }
 
 // validateAttributes wants exactly one of the two, and selectors that say something. subject is what is wrong with who is asked about.
 func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes, subject field.ErrorList) field.ErrorList {
-	var errs field.ErrorList
+	c := &rules.Check{}
 	spec := field.NewPath("spec")
-	if (r != nil) == (n != nil) {
-		errs = append(errs, field.Invalid(spec, n, "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
-	}
-	errs = append(errs, subject...)
+	c.Refuse((r != nil) == (n != nil), spec, n, "exactly one of nonResourceAttributes or resourceAttributes must be specified")
+	c.Add(subject...)
 	if r == nil {
-		return errs
+		return c.Errs
 	}
 	if s := r.FieldSelector; s != nil {
 		path := spec.Child("resourceAttributes", "fieldSelector")
-		errs = append(errs, validateReviewSelector(path, s.RawSelector, len(s.Requirements))...)
+		c.Add(validateReviewSelector(path, s.RawSelector, len(s.Requirements))...)
 		options := metav1validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true} // of clients that are newer
 		for i, requirement := range s.Requirements {
-			errs = append(errs, metav1validation.ValidateFieldSelectorRequirement(requirement, options, path.Child("requirements").Index(i))...)
+			c.Add(metav1validation.ValidateFieldSelectorRequirement(requirement, options, path.Child("requirements").Index(i))...)
 		}
 	}
 	if s := r.LabelSelector; s != nil {
 		path := spec.Child("resourceAttributes", "labelSelector")
-		errs = append(errs, validateReviewSelector(path, s.RawSelector, len(s.Requirements))...)
+		c.Add(validateReviewSelector(path, s.RawSelector, len(s.Requirements))...)
 		options := metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
 		for i, requirement := range s.Requirements {
-			errs = append(errs, metav1validation.ValidateLabelSelectorRequirement(requirement, options, path.Child("requirements").Index(i))...)
+			c.Add(metav1validation.ValidateLabelSelectorRequirement(requirement, options, path.Child("requirements").Index(i))...)
 		}
 	}
-	return errs
+	return c.Errs
 }
 
 // validateReviewSelector wants exactly one of a selector's two forms.

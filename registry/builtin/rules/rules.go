@@ -131,6 +131,13 @@ func (c *Check) Subdomain(at *field.Path, name string) {
 	c.Texts(at, name, validation.IsDNS1123Subdomain(name))
 }
 
+// Needs wants a text that is there and has nothing wrong with it.
+func (c *Check) Needs(at *field.Path, text string, wrong func(string) []string) {
+	if c.Required(at, text) {
+		c.Texts(at, text, wrong(text))
+	}
+}
+
 // DeclareImmutable adds an error if a field that is declared immutable has changed. Such errors don't say what was sent.
 func (c *Check) DeclareImmutable(at *field.Path, now, before any) {
 	if !equality.Semantic.DeepEqual(now, before) {
@@ -288,9 +295,7 @@ func (c *Check) DriverName(at *field.Path, name string) {
 	if !c.Required(at, name) {
 		return
 	}
-	if len(name) > MaxDriverName {
-		c.Add(field.TooLong(at, "", MaxDriverName))
-	}
+	c.NoLonger(at, len(name), MaxDriverName)
 	c.Texts(at, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))
 }
 

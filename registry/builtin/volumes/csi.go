@@ -44,9 +44,7 @@ func (c *Check) parameters(all map[string]string, needed bool, at *field.Path) {
 		c.Refuse(name == "", at, name, "field can not be empty.")
 		size += len(name) + len(all[name])
 	}
-	if size > maxParametersSize {
-		c.Add(field.TooLong(at, "", maxParametersSize))
-	}
+	c.NoLonger(at, size, maxParametersSize)
 	c.Lack(needed && len(all) == 0, at, "must contain at least one key/value pair")
 }
 
@@ -133,9 +131,7 @@ func validateVolumeAttachment(a, old *storagev1.VolumeAttachment) field.ErrorLis
 	for name, value := range a.Status.AttachmentMetadata {
 		size += len(name) + len(value)
 	}
-	if size > maxAttachmentMetadata {
-		c.Add(field.TooLong(status.Child("attachmentMetadata"), "", maxAttachmentMetadata))
-	}
+	c.NoLonger(status.Child("attachmentMetadata"), size, maxAttachmentMetadata)
 	c.volumeError(a.Status.AttachError, status.Child("attachError"))
 	c.volumeError(a.Status.DetachError, status.Child("detachError"))
 	if name := a.Spec.Source.PersistentVolumeName; name != nil {

@@ -147,9 +147,7 @@ var volumeSources = []volumeSource{
 	}},
 	source("storageos", "storageos", func(s *corev1.PersistentVolumeSource) *corev1.StorageOSPersistentVolumeSource { return s.StorageOS },
 		func(c *Check, v *corev1.StorageOSPersistentVolumeSource, _ string, at *field.Path) {
-			if c.Required(at.Child("volumeName"), v.VolumeName) {
-				c.Label(at.Child("volumeName"), v.VolumeName)
-			}
+			c.Needs(at.Child("volumeName"), v.VolumeName, validation.IsDNS1123Label)
 			if v.VolumeNamespace != "" {
 				c.Label(at.Child("volumeNamespace"), v.VolumeNamespace)
 			}
@@ -240,12 +238,8 @@ func (c *Check) secretRef(r *corev1.SecretReference, at *field.Path) {
 	if r == nil {
 		return
 	}
-	if c.Required(at.Child("name"), r.Name) {
-		c.Subdomain(at.Child("name"), r.Name)
-	}
-	if c.Required(at.Child("namespace"), r.Namespace) {
-		c.Label(at.Child("namespace"), r.Namespace)
-	}
+	c.Needs(at.Child("name"), r.Name, validation.IsDNS1123Subdomain)
+	c.Needs(at.Child("namespace"), r.Namespace, validation.IsDNS1123Label)
 }
 
 // The forms of names of iSCSI, by what they begin with.

@@ -74,9 +74,7 @@ func inV2(a *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPod
 func validateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) (errs field.ErrorList) {
 	at := field.NewPath("status")
 	for i, condition := range a.Status.Conditions {
-		if n := condition.ObservedGeneration; n != nil && *n < 0 {
-			errs = append(errs, field.Invalid(at.Child("conditions").Index(i).Child("observedGeneration"), *n, "must be greater than or equal to 0"))
-		}
+		errs = append(errs, rules.NotNegative(at.Child("conditions").Index(i).Child("observedGeneration"), condition.ObservedGeneration)...)
 	}
 	return append(errs, statusReplicas(a.Status.CurrentReplicas, a.Status.DesiredReplicas)...)
 }
@@ -85,17 +83,9 @@ func validateAutoscalerV1Status(a, _ *autoscalingv1.HorizontalPodAutoscaler) fie
 	return statusReplicas(a.Status.CurrentReplicas, a.Status.DesiredReplicas)
 }
 
-func statusReplicas(current, desired int32) (errs field.ErrorList) {
+func statusReplicas(current, desired int32) field.ErrorList {
 	at := field.NewPath("status")
-	for _, n := range []struct {
-		name  string
-		value int32
-	}{{"currentReplicas", current}, {"desiredReplicas", desired}} {
-		if n.value < 0 {
-			errs = append(errs, field.Invalid(at.Child(n.name), int64(n.value), "must be greater than or equal to 0"))
-		}
-	}
-	return errs
+	return append(rules.NotNegative(at.Child("currentReplicas"), &current), rules.NotNegative(at.Child("desiredReplicas"), &desired)...)
 }
 
 // scaleCheck collects what is wrong with an autoscaler.
@@ -103,12 +93,8 @@ type scaleCheck struct{ rules.Check }
 
 // scaleTarget checks a reference. Its version isn't looked at if it's the one of before, and may be one of the core.
 func (c *scaleCheck) scaleTarget(to autoscalingv2.CrossVersionObjectReference, at *field.Path, anyVersion, core bool) {
-	if c.Required(at.Child("kind"), to.Kind) {
-		c.Texts(at.Child("kind"), to.Kind, content.IsPathSegmentName(to.Kind))
-	}
-	if c.Required(at.Child("name"), to.Name) {
-		c.Texts(at.Child("name"), to.Name, content.IsPathSegmentName(to.Name))
-	}
+	c.Needs(at.Child("kind"), to.Kind, content.IsPathSegmentName)
+	c.Needs(at.Child("name"), to.Name, content.IsPathSegmentName)
 	if err := wrongVersion(to, core); err != nil && !anyVersion {
 		c.Add(field.Invalid(at.Child("apiVersion"), to.APIVersion, err.Error()))
 	}

@@ -19,35 +19,28 @@ import (
 
 // The rules for CronJobs, and for the schedules that say when they run.
 
-func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
-	s, spec := &c.Spec, field.NewPath("spec")
+func validateCronJob(cron, old *batchv1.CronJob) field.ErrorList {
+	c := &rules.Check{}
+	s, spec := &cron.Spec, field.NewPath("spec")
 	if s.Schedule != "" {
-		errs = append(errs, validateSchedule(s, old, spec.Child("schedule"))...)
+		c.Add(validateSchedule(s, old, spec.Child("schedule"))...)
 	}
-	if n := s.StartingDeadlineSeconds; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(spec.Child("startingDeadlineSeconds"), *n, "must be greater than or equal to 0"))
-	}
+	c.Add(rules.NotNegative(spec.Child("startingDeadlineSeconds"), s.StartingDeadlineSeconds)...)
 	if s.TimeZone != nil && (old == nil || old.Spec.TimeZone == nil || *old.Spec.TimeZone != *s.TimeZone) {
-		errs = append(errs, validateTimeZone(*s.TimeZone, spec.Child("timeZone"))...)
+		c.Add(validateTimeZone(*s.TimeZone, spec.Child("timeZone"))...)
 	}
-	errs = append(errs, rules.OneOf(spec.Child("concurrencyPolicy"), s.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
-	job, at := &s.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
-	errs = append(errs, validateJobSpec(job, pods.TemplateBefore(old), at)...)
-	if job.Selector != nil {
-		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))
+	c.Add(rules.OneOf(spec.Child("concurrencyPolicy"), s.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
+	template, at := &s.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
+	c.Add(validateJobSpec(template, pods.TemplateBefore(old), at)...)
+	c.Refuse(template.Selector != nil, at.Child("selector"), template.Selector, "`selector` will be auto-generated")
+	if ptr.Deref(template.ManualSelector, false) {
+		c.Add(field.NotSupported(at.Child("manualSelector"), true, []string{"nil", "false"}))
 	}
-	if ptr.Deref(job.ManualSelector, false) {
-		errs = append(errs, field.NotSupported(at.Child("manualSelector"), true, []string{"nil", "false"}))
-	}
-	errs = append(errs, rules.NotNegative(spec.Child("successfulJobsHistoryLimit"), s.SuccessfulJobsHistoryLimit)...)
-	errs = append(errs, rules.NotNegative(spec.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit)...)
-	if old == nil && len(c.Name) > maxCronJobName {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
-	}
-	if s.Schedule == "" { // by a rule of the type, which comes after the others there
-		errs = append(errs, field.Required(spec.Child("schedule"), ""))
-	}
-	return errs
+	c.Add(rules.NotNegative(spec.Child("successfulJobsHistoryLimit"), s.SuccessfulJobsHistoryLimit)...)
+	c.Add(rules.NotNegative(spec.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit)...)
+	c.Refuse(old == nil && len(cron.Name) > maxCronJobName, field.NewPath("metadata", "name"), cron.Name, "must be no more than 52 characters")
+	c.Required(spec.Child("schedule"), s.Schedule) // by a rule of the type, which comes after the others there
+	return c.Errs
 }
 
 // validateSchedule checks when a CronJob runs.

@@ -151,9 +151,7 @@ func validateJobSpec(s *batchv1.JobSpec, before *corev1.PodTemplateSpec, at *fie
 	c.Lack(s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil, at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified")
 	if s.ManagedBy != nil {
 		c.Add(validation.IsDomainPrefixedPath(at.Child("managedBy"), *s.ManagedBy)...)
-		if len(*s.ManagedBy) > maxManagedBy {
-			c.Add(field.TooLong(at.Child("managedBy"), "", maxManagedBy))
-		}
+		c.NoLonger(at.Child("managedBy"), len(*s.ManagedBy), maxManagedBy)
 	}
 	c.Add(validateCompletion(s, at)...)
 	if p := s.PodReplacementPolicy; p != nil {
@@ -274,34 +272,29 @@ func validateFailurePolicy(s *batchv1.JobSpec, list *field.Path) (errs field.Err
 	return errs
 }
 
-func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
-	errs = wanted(at.Child("operator"), r.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
+func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, at *field.Path) field.ErrorList {
+	c := &rules.Check{}
+	c.Add(wanted(at.Child("operator"), r.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)...)
 	if name := r.ContainerName; name != nil {
-		named := func(c corev1.Container) bool { return c.Name == *name }
+		named := func(o corev1.Container) bool { return o.Name == *name }
 		if !slices.ContainsFunc(pod.Containers, named) && !slices.ContainsFunc(pod.InitContainers, named) {
-			errs = append(errs, field.Invalid(at.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template"))
+			c.Add(field.Invalid(at.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template"))
 		}
 	}
 	at = at.Child("values")
 	switch n := len(r.Values); {
 	case n == 0:
-		errs = append(errs, field.Invalid(at, r.Values, "at least one value is required"))
+		c.Add(field.Invalid(at, r.Values, "at least one value is required"))
 	case n > maxPolicyExitCodes:
-		errs = append(errs, field.TooMany(at, n, maxPolicyExitCodes))
+		c.Add(field.TooMany(at, n, maxPolicyExitCodes))
 	}
 	known := rules.Earlier[int32]{}
 	for i, code := range r.Values {
-		if code == 0 && r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
-			errs = append(errs, field.Invalid(at.Index(i), code, "must not be 0 for the In operator"))
-		}
-		if known.Had(code) {
-			errs = append(errs, field.Duplicate(at.Index(i), code))
-		}
+		c.Refuse(code == 0 && r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn, at.Index(i), code, "must not be 0 for the In operator")
+		c.Twice(known.Had(code), at.Index(i), code)
 	}
-	if !slices.IsSorted(r.Values) {
-		errs = append(errs, field.Invalid(at, r.Values, "must be ordered"))
-	}
-	return errs
+	c.Refuse(!slices.IsSorted(r.Values), at, r.Values, "must be ordered")
+	return c.Errs
 }
 
 func validateSuccessPolicy(s *batchv1.JobSpec, list *field.Path) field.ErrorList {

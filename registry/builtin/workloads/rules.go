@@ -307,9 +307,7 @@ func validateReplicationController(r, old *corev1.ReplicationController) field.E
 }
 
 func validateRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
-	if r.Revision < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("revision"), r.Revision, "must be greater than or equal to 0"))
-	}
+	errs = append(errs, rules.NotNegative(field.NewPath("revision"), &r.Revision)...)
 	data := field.NewPath("data")
 	if old != nil {
 		if string(r.Data.Raw) != string(old.Data.Raw) {

@@ -4,6 +4,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
 // The rules for the status of what runs pods, as a controller reports it.
@@ -29,9 +31,7 @@ func amountIfAny[N int32 | int64](name string, n *N) reportedAmount {
 // validateCounts wants no number to be negative.
 func validateCounts(at *field.Path, counts ...reportedAmount) (errs field.ErrorList) {
 	for _, c := range counts {
-		if c.number != nil && *c.number < 0 {
-			errs = append(errs, field.Invalid(at.Child(c.name), *c.number, "must be greater than or equal to 0"))
-		}
+		errs = append(errs, rules.NotNegative(at.Child(c.name), c.number)...)
 	}
 	return errs
 }
