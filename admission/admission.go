@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/plugins"
@@ -120,9 +119,6 @@ func (c *Config) webhooks() webhook.Config {
 	return webhook.Config{Registry: c.Registry, Authorizer: c.Authorizer, Metrics: c.metrics, Log: c.Log}
 }
 
-// Member is a plug-in at work. It may also be a registry.Validator, a registry.Selective, and an io.Closer.
-type Member = registry.Admission[unstructured.Unstructured]
-
 // New makes the chain of those plug-ins that are on, and has the registry ask it. It's for the program's start, before the
 // registry runs.
 func New(c Config) (*Chain, error) {
@@ -171,7 +167,7 @@ func (c *Chain) Collectors() []prometheus.Collector { return c.collectors }
 func (c *Chain) Close() error {
 	var errs []error
 	for _, m := range c.members {
-		if closer, ok := m.Member.(io.Closer); ok {
+		if closer, ok := m.plugin.(io.Closer); ok {
 			errs = append(errs, closer.Close())
 		}
 	}

@@ -21,17 +21,47 @@ type Chain struct {
 	collectors []prometheus.Collector
 }
 
-// member is a plug-in, and what it is besides: to ask an interface for another one takes a look-up, and each write asks for many.
+// member is a plug-in, and what it can do: to ask an interface for another one takes a look-up, and each write asks for many.
 type member struct {
-	Member
-	selective registry.Selective // nil if it's asked about every request
-	validator registry.Validator // nil if it isn't one
+	plugin          any
+	selective       registry.Selective // nil if it's asked about every request
+	admit, validate verdictOf          // nil if it doesn't change objects, or doesn't judge them
 }
 
-func memberOf(m Member) member {
-	selective, _ := m.(registry.Selective)
-	validator, _ := m.(registry.Validator)
-	return member{m, selective, validator}
+type verdictOf = func(context.Context, *request) (registry.Verdict, error)
+
+// completer changes objects as Admit does, and checker judges them as Validate does; an error of theirs refuses the request.
+type (
+	completer interface {
+		Complete(ctx context.Context, r *request) error
+	}
+	checker interface {
+		Check(ctx context.Context, r *request) error
+	}
+)
+
+func memberOf(plugin any) member {
+	m := member{plugin: plugin}
+	m.selective, _ = plugin.(registry.Selective)
+	switch p := plugin.(type) {
+	case registry.Admission[unstructured.Unstructured]:
+		m.admit = p.Admit
+	case completer:
+		m.admit = refusing(p.Complete)
+	}
+	switch p := plugin.(type) {
+	case registry.Validator:
+		m.validate = p.Validate
+	case checker:
+		m.validate = refusing(p.Check)
+	}
+	return m
+}
+
+func refusing(ask func(context.Context, *request) error) verdictOf {
+	return func(ctx context.Context, r *request) (registry.Verdict, error) {
+		return registry.Refuse(ask(ctx, r)), nil
+	}
 }
 
 // request is what plug-ins are asked about.
@@ -67,14 +97,14 @@ func (c *Chain) Admit(ctx context.Context, r *request) (registry.Verdict, error)
 func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error) {
 	round := match.RoundOf(ctx)
 	for _, m := range c.members {
-		if !m.concerned(&r.Attributes) {
+		if m.admit == nil || !m.concerned(&r.Attributes) {
 			continue
 		}
 		var before *unstructured.Unstructured
 		if round.Second() && r.Object != nil {
 			before = r.Object.DeepCopy()
 		}
-		if said, err := m.Admit(ctx, r); err != nil || said.Refused() {
+		if said, err := m.admit(ctx, r); err != nil || said.Refused() {
 			return said, err
 		}
 		if before != nil && !equality.Semantic.DeepEqual(before, r.Object) {
@@ -88,10 +118,10 @@ func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error)
 func (c *Chain) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
 	return c.shown(r, func(r *request) (registry.Verdict, error) {
 		for _, m := range c.members {
-			if m.validator == nil || !m.concerned(&r.Attributes) {
+			if m.validate == nil || !m.concerned(&r.Attributes) {
 				continue
 			}
-			if said, err := m.validator.Validate(ctx, r); err != nil || said.Refused() {
+			if said, err := m.validate(ctx, r); err != nil || said.Refused() {
 				return said, err
 			}
 		}

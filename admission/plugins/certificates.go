@@ -47,7 +47,6 @@ func part(a *registry.Attributes, plural, subresource string, operations ...regi
 
 // CertificateSigner lets a user write a part of a signing request only with a verb on its signer.
 type CertificateSigner struct {
-	judge
 	authorizer  authorizer.UnconditionalAuthorizer
 	subresource string
 	verb        string
@@ -71,12 +70,8 @@ func (p *CertificateSigner) Concerns(a *registry.Attributes) bool {
 	return part(a, signingRequests, p.subresource, registry.Update)
 }
 
-// Validate goes by the stored request's signer.
-func (p *CertificateSigner) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(p.check(ctx, r)), nil
-}
-
-func (p *CertificateSigner) check(ctx context.Context, r *request) error {
+// Check goes by the stored request's signer.
+func (p *CertificateSigner) Check(ctx context.Context, r *request) error {
 	old, err := decode[certificatesv1.CertificateSigningRequest](r.Old)
 	if err != nil {
 		return err
@@ -93,19 +88,15 @@ func (p *CertificateSigner) check(ctx context.Context, r *request) error {
 
 // CertificateSubjectRestriction refuses requests to the signer of the server's own clients by which somebody would become
 // one of system:masters.
-type CertificateSubjectRestriction struct{ judge }
+type CertificateSubjectRestriction struct{}
 
 // Concerns is about new signing requests.
 func (CertificateSubjectRestriction) Concerns(a *registry.Attributes) bool {
 	return part(a, signingRequests, "", registry.Create)
 }
 
-// Validate looks at the subject that is asked for.
-func (p CertificateSubjectRestriction) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(p.check(ctx, r)), nil
-}
-
-func (CertificateSubjectRestriction) check(_ context.Context, r *request) error {
+// Check looks at the subject that is asked for.
+func (CertificateSubjectRestriction) Check(_ context.Context, r *request) error {
 	csr, err := decode[certificatesv1.CertificateSigningRequest](r.Object)
 	if err != nil || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return err
@@ -131,7 +122,6 @@ func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 
 // ClusterTrustBundleAttest lets a user write the trust bundle of a signer only with the verb attest on the signer.
 type ClusterTrustBundleAttest struct {
-	judge
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
@@ -145,12 +135,8 @@ func (*ClusterTrustBundleAttest) Concerns(a *registry.Attributes) bool {
 	return part(a, "clustertrustbundles", "", registry.Create, registry.Update)
 }
 
-// Validate goes by the signer that is to be stored, which an update can't change.
-func (p *ClusterTrustBundleAttest) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(p.check(ctx, r)), nil
-}
-
-func (p *ClusterTrustBundleAttest) check(ctx context.Context, r *request) error {
+// Check goes by the signer that is to be stored, which an update can't change.
+func (p *ClusterTrustBundleAttest) Check(ctx context.Context, r *request) error {
 	bundle, err := decode[certificatesv1.ClusterTrustBundle](r.Object)
 	if err != nil || bundle.Spec.SignerName == "" || sameButForCollector(r.Object, r.Old) {
 		return err

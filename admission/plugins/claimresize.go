@@ -14,7 +14,6 @@ import (
 
 // ClaimResize is the plug-in PersistentVolumeClaimResize: a claim grows only once it's bound, and if its StorageClass allows that.
 type ClaimResize struct {
-	judge
 	classes *registry.Derived[[]*storagev1.StorageClass]
 }
 
@@ -28,12 +27,8 @@ func (*ClaimResize) Concerns(a *registry.Attributes) bool {
 	return changes(a, "", "persistentvolumeclaims", registry.Update)
 }
 
-// Validate compares the sizes.
-func (c *ClaimResize) Validate(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(c.check(r)), nil
-}
-
-func (c *ClaimResize) check(r *request) error {
+// Check compares the sizes.
+func (c *ClaimResize) Check(_ context.Context, r *request) error {
 	claim, err := decode[corev1.PersistentVolumeClaim](r.Object)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package plugins has the built-in admission plug-ins of Kubernetes' that this server has, one in each file. Each is made by a
-// New function, and is a hook of package registry: what changes objects does so in Admit, what only judges does so in Validate.
+// New function, and is a hook of package registry: what changes objects does so in Admit or Complete, what only judges does so in Validate or Check.
 // They do what kube-apiserver's do, with its messages, as far as there is something here that they can act on.
 //
 // They read other objects from the caches, by values that are derived once after a change. Writes of those kinds are answered
@@ -23,14 +23,6 @@ import (
 
 // request is what plug-ins are asked about.
 type request = registry.AdmissionRequest[unstructured.Unstructured]
-
-// judge is embedded by what changes nothing.
-type judge struct{}
-
-// Admit lets everything pass: Validate judges.
-func (judge) Admit(context.Context, *request) (registry.Verdict, error) {
-	return registry.Verdict{}, nil
-}
 
 // changes tells whether a request writes an object of a resource in one of these ways, and not a subresource.
 func changes(a *registry.Attributes, group, plural string, operations ...registry.Operation) bool {

@@ -22,7 +22,6 @@ import (
 
 // EventRateLimit refuses writes of Events beyond some rates: of all, or of each namespace, user, or source and object.
 type EventRateLimit struct {
-	judge
 	limits []*eventLimit
 }
 

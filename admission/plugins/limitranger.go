@@ -37,12 +37,8 @@ func (l *LimitRanger) Concerns(a *registry.Attributes) bool {
 	return (resize || changes(a, "", "pods", registry.Create, registry.Update) || changes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)) && len(l.ranges.Get()) > 0
 }
 
-// Admit sets defaults.
-func (l *LimitRanger) Admit(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(l.complete(r)), nil
-}
-
-func (l *LimitRanger) complete(r *request) error {
+// Complete sets defaults.
+func (l *LimitRanger) Complete(_ context.Context, r *request) error {
 	ranges := l.ranges.Get()[r.Namespace]
 	if len(ranges) == 0 || r.Resource.Resource != "pods" || r.Operation == registry.Update && r.Subresource == "" {
 		return nil
@@ -116,12 +112,8 @@ func fillIn(list *corev1.ResourceList, defaults corev1.ResourceList) (names []st
 	return names
 }
 
-// Validate refuses what is beyond the bounds.
-func (l *LimitRanger) Validate(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(l.check(r)), nil
-}
-
-func (l *LimitRanger) check(r *request) error {
+// Check refuses what is beyond the bounds.
+func (l *LimitRanger) Check(_ context.Context, r *request) error {
 	ranges := l.ranges.Get()[r.Namespace]
 	if len(ranges) == 0 {
 		return nil

@@ -17,7 +17,6 @@ import (
 // OwnerReferences lets a user change the owners of an object only if that user may delete it, since that is what they bring about; and
 // hold up the deletion of an owner only if the user may change the owner's finalizers.
 type OwnerReferences struct {
-	judge
 	registry   *registry.Registry
 	authorizer authorizer.UnconditionalAuthorizer
 }
@@ -33,12 +32,8 @@ func (*OwnerReferences) Concerns(a *registry.Attributes) bool {
 	return !podStatus && a.Operation != registry.Delete
 }
 
-// Validate judges new owners.
-func (o *OwnerReferences) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(o.check(ctx, r)), nil
-}
-
-func (o *OwnerReferences) check(ctx context.Context, r *request) error {
+// Check judges new owners.
+func (o *OwnerReferences) Check(ctx context.Context, r *request) error {
 	var before []metav1.OwnerReference
 	if r.Old != nil {
 		before = r.Old.GetOwnerReferences()

@@ -20,7 +20,6 @@ import (
 // PodResize is the plug-in PodResizeValidator: a pod that has a node can't be resized beyond what the node has, nor on a node that
 // doesn't run Linux.
 type PodResize struct {
-	judge
 	registry *registry.Registry
 }
 
@@ -90,7 +89,6 @@ func changesOnNode(r *request) bool {
 // DeclaredFeatures is the plug-in NodeDeclaredFeatureValidator: a pod isn't changed in a way that its node doesn't know, as the node's
 // status.declaredFeatures says. Kubernetes' own library says which changes need which features.
 type DeclaredFeatures struct {
-	judge
 	registry *registry.Registry
 }
 

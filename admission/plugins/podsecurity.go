@@ -30,7 +30,6 @@ import (
 // PodSecurity holds pods to the Pod Security Standards that the labels of their namespace name: it refuses pods (enforce), and notes in
 // the audit log (audit) and warns (warn) about pods and about what has a pod's template. What the levels mean is Kubernetes' own code.
 type PodSecurity struct {
-	judge
 	registry   *registry.Registry
 	unreadable func(*kube.Object, error)
 	defaults   api.Policy // of a namespace without labels

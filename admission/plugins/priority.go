@@ -35,12 +35,8 @@ func (*Priority) Concerns(a *registry.Attributes) bool {
 	return writesPods(a, registry.Create, registry.Update) || changes(a, schedulingv1.GroupName, "priorityclasses", registry.Create, registry.Update)
 }
 
-// Admit gives a pod its priority. An update that leaves it out keeps it.
-func (p *Priority) Admit(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(p.complete(r)), nil
-}
-
-func (p *Priority) complete(r *request) error {
+// Complete gives a pod its priority. An update that leaves it out keeps it.
+func (p *Priority) Complete(_ context.Context, r *request) error {
 	if r.Resource.Resource != "pods" {
 		return nil
 	}
@@ -107,12 +103,8 @@ func defaultClass(classes []*schedulingv1.PriorityClass) (found *schedulingv1.Pr
 	return found
 }
 
-// Validate refuses a second default class.
-func (p *Priority) Validate(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(p.check(r)), nil
-}
-
-func (p *Priority) check(r *request) error {
+// Check refuses a second default class.
+func (p *Priority) Check(_ context.Context, r *request) error {
 	if r.Resource.Resource != "priorityclasses" {
 		return nil
 	}

@@ -22,7 +22,6 @@ import (
 // stored after all is given back by the controller resourcequota, which also lowers the status after deletions. As in
 // Kubernetes, a quota limits nothing until that controller has filled its status.
 type ResourceQuota struct {
-	judge
 	registry *registry.Registry
 	ledger   *quota.Ledger
 }

@@ -33,12 +33,8 @@ func (*RuntimeClass) Concerns(a *registry.Attributes) bool { return writesPods(a
 
 var errOverhead = errors.New("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
 
-// Admit gives a pod what its class says.
-func (c *RuntimeClass) Admit(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(c.complete(r)), nil
-}
-
-func (c *RuntimeClass) complete(r *request) error {
+// Complete gives a pod what its class says.
+func (c *RuntimeClass) Complete(_ context.Context, r *request) error {
 	class, err := c.of(r)
 	if err != nil || class == nil || class.Overhead == nil && class.Scheduling == nil {
 		return err
@@ -112,12 +108,8 @@ func implies(wide, t *corev1.Toleration) bool {
 	return (wide.Operator == corev1.TolerationOpEqual || wide.Operator == "") && t.Operator == corev1.TolerationOpEqual && t.Value == wide.Value
 }
 
-// Validate compares the overhead with that of the class once more, as the other plug-ins have left it.
-func (c *RuntimeClass) Validate(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(c.check(r)), nil
-}
-
-func (c *RuntimeClass) check(r *request) error {
+// Check compares the overhead with that of the class once more, as the other plug-ins have left it.
+func (c *RuntimeClass) Check(_ context.Context, r *request) error {
 	class, err := c.of(r)
 	_, has := specOf(r.Object)["overhead"]
 	switch {

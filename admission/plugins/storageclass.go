@@ -30,12 +30,8 @@ func (d *DefaultStorageClass) Concerns(a *registry.Attributes) bool {
 	return changes(a, "", "persistentvolumeclaims", registry.Create) && len(d.classes.Get()) > 0
 }
 
-// Admit sets the class.
-func (d *DefaultStorageClass) Admit(_ context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(d.complete(r)), nil
-}
-
-func (d *DefaultStorageClass) complete(r *request) error {
+// Complete sets the class.
+func (d *DefaultStorageClass) Complete(_ context.Context, r *request) error {
 	if _, named := r.Object.GetAnnotations()[corev1.BetaStorageClassAnnotation]; named {
 		return nil
 	}

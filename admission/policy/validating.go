@@ -95,11 +95,6 @@ func (v *Validating) Concerns(a *registry.Attributes) bool {
 	return v.policies.Get().concern(a, v.config.Registry)
 }
 
-// Admit does nothing: policies judge what is to be stored.
-func (v *Validating) Admit(context.Context, *admissionRequest) (registry.Verdict, error) {
-	return registry.Verdict{}, nil
-}
-
 // Validate refuses an object if a policy does. All policies are asked, and the answer is the first refusal.
 func (v *Validating) Validate(ctx context.Context, r *admissionRequest) (registry.Verdict, error) {
 	out := &outcome{request: v.config.request(r)}

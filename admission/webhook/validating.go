@@ -32,11 +32,6 @@ func NewValidating(c Config) *Validating {
 	return v
 }
 
-// Admit does nothing: these webhooks change nothing.
-func (v *Validating) Admit(context.Context, *request) (registry.Verdict, error) {
-	return registry.Verdict{}, nil
-}
-
 // Validate asks all webhooks at once. The first refusal, in their order, is answered.
 func (v *Validating) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	candidates := v.current.Get().about(&r.Attributes, v.Registry.Catalog())
