@@ -33,15 +33,6 @@ type volumeKind struct {
 	check func(c *PodCheck, v *corev1.Volume, at *field.Path) // at is that of the volume; nil: nothing is wrong with any
 }
 
-// missing makes a check that wants members to be there. The path is that of the source.
-func missing(source string, names []string, of func(s *corev1.VolumeSource) []string) func(*PodCheck, *corev1.Volume, *field.Path) {
-	return func(c *PodCheck, v *corev1.Volume, at *field.Path) {
-		for i, value := range of(&v.VolumeSource) {
-			c.Required(at.Child(source, names[i]), value)
-		}
-	}
-}
-
 // volumeKinds are in Kubernetes' order: the first is the volume's, and further ones are too many.
 var volumeKinds = []volumeKind{
 	{"emptyDir", func(s *corev1.VolumeSource) bool { return s.EmptyDir != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
@@ -83,9 +74,7 @@ var volumeKinds = []volumeKind{
 		at = at.Child("nfs")
 		c.Required(at.Child("server"), v.NFS.Server)
 		c.Required(at.Child("path"), v.NFS.Path)
-		if !path.IsAbs(v.NFS.Path) {
-			c.Add(field.Invalid(at.Child("path"), v.NFS.Path, "must be an absolute path"))
-		}
+		c.Refuse(!path.IsAbs(v.NFS.Path), at.Child("path"), v.NFS.Path, "must be an absolute path")
 	}},
 	{"iscsi", func(s *corev1.VolumeSource) bool { return s.ISCSI != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
 		c.iscsi(v.ISCSI, at.Child("iscsi"))
@@ -93,11 +82,14 @@ var volumeKinds = []volumeKind{
 			c.Add(field.Invalid(at.Child("name"), v.Name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
 		}
 	}},
-	{"glusterfs", func(s *corev1.VolumeSource) bool { return s.Glusterfs != nil },
-		missing("glusterfs", []string{"endpoints", "path"}, func(s *corev1.VolumeSource) []string { return []string{s.Glusterfs.EndpointsName, s.Glusterfs.Path} })},
+	{"glusterfs", func(s *corev1.VolumeSource) bool { return s.Glusterfs != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("glusterfs", "endpoints"), v.Glusterfs.EndpointsName)
+		c.Required(at.Child("glusterfs", "path"), v.Glusterfs.Path)
+	}},
 	{"flocker", func(s *corev1.VolumeSource) bool { return s.Flocker != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) { c.Flocker(v.Flocker, at.Child("flocker")) }},
-	{"persistentVolumeClaim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil },
-		missing("persistentVolumeClaim", []string{"claimName"}, func(s *corev1.VolumeSource) []string { return []string{s.PersistentVolumeClaim.ClaimName} })},
+	{"persistentVolumeClaim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("persistentVolumeClaim", "claimName"), v.PersistentVolumeClaim.ClaimName)
+	}},
 	{"rbd", func(s *corev1.VolumeSource) bool { return s.RBD != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
 		c.Lack(len(v.RBD.CephMonitors) == 0, at.Child("rbd", "monitors"), "")
 		c.Required(at.Child("rbd", "image"), v.RBD.RBDImage)
@@ -130,14 +122,19 @@ var volumeKinds = []volumeKind{
 		c.fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)
 		c.keys(v.ConfigMap.Items, at)
 	}},
-	{"azureFile", func(s *corev1.VolumeSource) bool { return s.AzureFile != nil },
-		missing("azureFile", []string{"secretName", "shareName"}, func(s *corev1.VolumeSource) []string { return []string{s.AzureFile.SecretName, s.AzureFile.ShareName} })},
-	{"vsphereVolume", func(s *corev1.VolumeSource) bool { return s.VsphereVolume != nil },
-		missing("vsphereVolume", []string{"volumePath"}, func(s *corev1.VolumeSource) []string { return []string{s.VsphereVolume.VolumePath} })},
-	{"photonPersistentDisk", func(s *corev1.VolumeSource) bool { return s.PhotonPersistentDisk != nil },
-		missing("photonPersistentDisk", []string{"pdID"}, func(s *corev1.VolumeSource) []string { return []string{s.PhotonPersistentDisk.PdID} })},
-	{"portworxVolume", func(s *corev1.VolumeSource) bool { return s.PortworxVolume != nil },
-		missing("portworxVolume", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.PortworxVolume.VolumeID} })},
+	{"azureFile", func(s *corev1.VolumeSource) bool { return s.AzureFile != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("azureFile", "secretName"), v.AzureFile.SecretName)
+		c.Required(at.Child("azureFile", "shareName"), v.AzureFile.ShareName)
+	}},
+	{"vsphereVolume", func(s *corev1.VolumeSource) bool { return s.VsphereVolume != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("vsphereVolume", "volumePath"), v.VsphereVolume.VolumePath)
+	}},
+	{"photonPersistentDisk", func(s *corev1.VolumeSource) bool { return s.PhotonPersistentDisk != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("photonPersistentDisk", "pdID"), v.PhotonPersistentDisk.PdID)
+	}},
+	{"portworxVolume", func(s *corev1.VolumeSource) bool { return s.PortworxVolume != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("portworxVolume", "volumeID"), v.PortworxVolume.VolumeID)
+	}},
 	{"azureDisk", func(s *corev1.VolumeSource) bool { return s.AzureDisk != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) { c.AzureDisk(v.AzureDisk, at.Child("azureDisk")) }},
 	{"storageos", func(s *corev1.VolumeSource) bool { return s.StorageOS != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("storageos")
@@ -150,18 +147,14 @@ var volumeKinds = []volumeKind{
 		}
 	}},
 	{"projected", func(s *corev1.VolumeSource) bool { return s.Projected != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) { c.projected(v.Projected, at.Child("projected")) }},
-	{"scaleIO", func(s *corev1.VolumeSource) bool { return s.ScaleIO != nil },
-		missing("scaleIO", []string{"gateway", "system", "volumeName"}, func(s *corev1.VolumeSource) []string {
-			return []string{s.ScaleIO.Gateway, s.ScaleIO.System, s.ScaleIO.VolumeName}
-		})},
+	{"scaleIO", func(s *corev1.VolumeSource) bool { return s.ScaleIO != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
+		c.Required(at.Child("scaleIO", "gateway"), v.ScaleIO.Gateway)
+		c.Required(at.Child("scaleIO", "system"), v.ScaleIO.System)
+		c.Required(at.Child("scaleIO", "volumeName"), v.ScaleIO.VolumeName)
+	}},
 	{"csi", func(s *corev1.VolumeSource) bool { return s.CSI != nil }, func(c *PodCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("csi")
-		if c.Required(at.Child("driver"), v.CSI.Driver) {
-			if len(v.CSI.Driver) > rules.MaxDriverName {
-				c.Add(field.TooLong(at.Child("driver"), "", rules.MaxDriverName))
-			}
-			c.Texts(at.Child("driver"), v.CSI.Driver, validation.IsDNS1123Subdomain(strings.ToLower(v.CSI.Driver)))
-		}
+		c.DriverName(at.Child("driver"), v.CSI.Driver)
 		if r := v.CSI.NodePublishSecretRef; r != nil && c.Required(at.Child("nodePublishSecretRef", "name"), r.Name) {
 			c.Subdomain(at.Child("name"), r.Name)
 		}

@@ -21,7 +21,8 @@ import (
 // volumeSource is what a PersistentVolume can be of.
 type volumeSource struct {
 	name  string // as a refusal of a second one calls it
-	check func(c *Check, s *corev1.PersistentVolumeSpec, volume string, at *field.Path) bool
+	set   func(s *corev1.PersistentVolumeSource) bool
+	check func(c *Check, s *corev1.PersistentVolumeSpec, volume string, at *field.Path) // at is the spec's path
 }
 
 // Check collects what is wrong with volumes and what asks for them.
@@ -125,11 +126,13 @@ func (c *Check) volumeNodes(a *corev1.VolumeNodeAffinity, at *field.Path) {
 func (c *Check) volumeSource(s *corev1.PersistentVolumeSpec, volume string, at *field.Path) {
 	one := false
 	for _, source := range volumeSources {
-		if one && source.name != "flexVolume" { // of which Kubernetes doesn't mind a second one
-			c.Forbid(source.check(c, s, volume, nil), at.Child(source.name), "may not specify more than 1 volume type")
-			continue
+		switch set := source.set(&s.PersistentVolumeSource); {
+		case set && one && source.name != "flexVolume": // of which Kubernetes doesn't mind a second one
+			c.Add(field.Forbidden(at.Child(source.name), "may not specify more than 1 volume type"))
+		case set:
+			one = true
+			source.check(c, s, volume, at)
 		}
-		one = source.check(c, s, volume, at) || one
 	}
 	c.Lack(!one, at, "must specify a volume type")
 }

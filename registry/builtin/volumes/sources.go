@@ -24,147 +24,126 @@ const (
 	maxTenant    = 64 // characters
 )
 
-// source makes a volumeSource of a member and a check of it, whose errors may call it by another name.
-func source[T any](name, shown string, of func(s *corev1.PersistentVolumeSource) *T, fn func(c *Check, v *T, volume string, at *field.Path)) volumeSource {
-	return volumeSource{name, func(c *Check, s *corev1.PersistentVolumeSpec, volume string, at *field.Path) bool {
-		v := of(&s.PersistentVolumeSource)
-		if v != nil && at != nil {
-			fn(c, v, volume, at.Child(shown))
-		}
-		return v != nil
-	}}
-}
-
-// needs makes a check of texts that must be there.
-func needs[T any](names []string, of func(v *T) []string) func(c *Check, v *T, volume string, at *field.Path) {
-	return func(c *Check, v *T, _ string, at *field.Path) {
-		for i, value := range of(v) {
-			c.Required(at.Child(names[i]), value)
-		}
-	}
-}
-
 // volumeSources are in Kubernetes' order: the first is the volume's, and further ones are too many.
 var volumeSources = []volumeSource{
-	source("hostPath", "hostPath", func(s *corev1.PersistentVolumeSource) *corev1.HostPathVolumeSource { return s.HostPath },
-		func(c *Check, v *corev1.HostPathVolumeSource, _ string, at *field.Path) {
-			if c.Required(at.Child("path"), v.Path) {
-				c.NoBacksteps(at.Child("path"), v.Path)
-				rules.Among(c, at.Child("type"), v.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
-					corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)
-			}
-		}),
-	source("gcePersistentDisk", "persistentDisk", func(s *corev1.PersistentVolumeSource) *corev1.GCEPersistentDiskVolumeSource {
-		return s.GCEPersistentDisk
-	},
-		func(c *Check, v *corev1.GCEPersistentDiskVolumeSource, _ string, at *field.Path) {
-			c.Required(at.Child("pdName"), v.PDName)
-			c.Partition(at.Child("partition"), v.Partition)
-		}),
-	source("awsElasticBlockStore", "awsElasticBlockStore", func(s *corev1.PersistentVolumeSource) *corev1.AWSElasticBlockStoreVolumeSource {
-		return s.AWSElasticBlockStore
-	}, func(c *Check, v *corev1.AWSElasticBlockStoreVolumeSource, _ string, at *field.Path) {
-		c.Required(at.Child("volumeID"), v.VolumeID)
-		c.Partition(at.Child("partition"), v.Partition)
-	}),
-	source("glusterfs", "glusterfs", func(s *corev1.PersistentVolumeSource) *corev1.GlusterfsPersistentVolumeSource { return s.Glusterfs },
-		func(c *Check, v *corev1.GlusterfsPersistentVolumeSource, _ string, at *field.Path) {
-			c.Required(at.Child("endpoints"), v.EndpointsName)
-			c.Required(at.Child("path"), v.Path)
-			if ns := v.EndpointsNamespace; ns != nil {
-				at := at.Child("endpointsNamespace")
-				if *ns == "" {
-					c.Add(field.Invalid(at, *ns, "if the endpointnamespace is set, it must be a valid namespace name"))
-				} else {
-					c.Label(at, *ns)
-				}
-			}
-		}),
-	source("flocker", "flocker", func(s *corev1.PersistentVolumeSource) *corev1.FlockerVolumeSource { return s.Flocker },
-		func(c *Check, v *corev1.FlockerVolumeSource, _ string, at *field.Path) { c.Flocker(v, at) }),
-	source("nfs", "nfs", func(s *corev1.PersistentVolumeSource) *corev1.NFSVolumeSource { return s.NFS },
-		func(c *Check, v *corev1.NFSVolumeSource, _ string, at *field.Path) {
-			c.Required(at.Child("server"), v.Server)
-			c.Required(at.Child("path"), v.Path)
-			c.Refuse(!path.IsAbs(v.Path), at.Child("path"), v.Path, "must be an absolute path")
-		}),
-	source("rbd", "rbd", func(s *corev1.PersistentVolumeSource) *corev1.RBDPersistentVolumeSource { return s.RBD },
-		func(c *Check, v *corev1.RBDPersistentVolumeSource, _ string, at *field.Path) {
-			c.monitors(v.CephMonitors, at)
-			c.Required(at.Child("image"), v.RBDImage)
-		}),
-	source("quobyte", "quobyte", func(s *corev1.PersistentVolumeSource) *corev1.QuobyteVolumeSource { return s.Quobyte },
-		func(c *Check, v *corev1.QuobyteVolumeSource, _ string, at *field.Path) { c.Quobyte(v, at) }),
-	source("cephFS", "cephfs", func(s *corev1.PersistentVolumeSource) *corev1.CephFSPersistentVolumeSource { return s.CephFS },
-		func(c *Check, v *corev1.CephFSPersistentVolumeSource, _ string, at *field.Path) {
-			c.monitors(v.Monitors, at)
-		}),
-	source("iscsi", "iscsi", func(s *corev1.PersistentVolumeSource) *corev1.ISCSIPersistentVolumeSource { return s.ISCSI }, checkISCSI),
-	source("cinder", "cinder", func(s *corev1.PersistentVolumeSource) *corev1.CinderPersistentVolumeSource { return s.Cinder },
-		func(c *Check, v *corev1.CinderPersistentVolumeSource, _ string, at *field.Path) {
-			c.Required(at.Child("volumeID"), v.VolumeID)
-			if r := v.SecretRef; r != nil {
-				c.Required(at.Child("secretRef", "name"), r.Name)
-				c.Required(at.Child("secretRef", "namespace"), r.Namespace)
-			}
-		}),
-	source("fc", "fc", func(s *corev1.PersistentVolumeSource) *corev1.FCVolumeSource { return s.FC },
-		func(c *Check, v *corev1.FCVolumeSource, _ string, at *field.Path) { c.FibreChannel(v, at) }),
-	source("flexVolume", "flexVolume", func(s *corev1.PersistentVolumeSource) *corev1.FlexPersistentVolumeSource { return s.FlexVolume },
-		func(c *Check, v *corev1.FlexPersistentVolumeSource, _ string, at *field.Path) {
-			c.Required(at.Child("driver"), v.Driver)
-			c.FlexOptions(v.Options, at)
-		}),
-	source("azureFile", "azureFile", func(s *corev1.PersistentVolumeSource) *corev1.AzureFilePersistentVolumeSource { return s.AzureFile },
-		func(c *Check, v *corev1.AzureFilePersistentVolumeSource, _ string, at *field.Path) {
-			c.Required(at.Child("secretName"), v.SecretName)
-			c.Required(at.Child("shareName"), v.ShareName)
-			if v.SecretNamespace != nil {
-				c.Required(at.Child("secretNamespace"), *v.SecretNamespace)
-			}
-		}),
-	source("vsphereVolume", "vsphereVolume", func(s *corev1.PersistentVolumeSource) *corev1.VsphereVirtualDiskVolumeSource { return s.VsphereVolume },
-		needs([]string{"volumePath"}, func(v *corev1.VsphereVirtualDiskVolumeSource) []string { return []string{v.VolumePath} })),
-	source("photonPersistentDisk", "photonPersistentDisk", func(s *corev1.PersistentVolumeSource) *corev1.PhotonPersistentDiskVolumeSource {
-		return s.PhotonPersistentDisk
-	}, needs([]string{"pdID"}, func(v *corev1.PhotonPersistentDiskVolumeSource) []string { return []string{v.PdID} })),
-	source("portworxVolume", "portworxVolume", func(s *corev1.PersistentVolumeSource) *corev1.PortworxVolumeSource { return s.PortworxVolume },
-		needs([]string{"volumeID"}, func(v *corev1.PortworxVolumeSource) []string { return []string{v.VolumeID} })),
-	source("azureDisk", "azureDisk", func(s *corev1.PersistentVolumeSource) *corev1.AzureDiskVolumeSource { return s.AzureDisk },
-		func(c *Check, v *corev1.AzureDiskVolumeSource, _ string, at *field.Path) { c.AzureDisk(v, at) }),
-	source("scaleIO", "scaleIO", func(s *corev1.PersistentVolumeSource) *corev1.ScaleIOPersistentVolumeSource { return s.ScaleIO },
-		needs([]string{"gateway", "system", "volumeName"}, func(v *corev1.ScaleIOPersistentVolumeSource) []string {
-			return []string{v.Gateway, v.System, v.VolumeName}
-		})),
-	{"local", func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) bool {
-		if s.Local != nil && at != nil {
-			if name := at.Child("local", "path"); c.Required(name, s.Local.Path) {
-				c.NoBacksteps(name, s.Local.Path)
-			}
-			c.Lack(s.NodeAffinity == nil, at.Child("nodeAffinity"), "Local volume requires node affinity")
+	{"hostPath", func(s *corev1.PersistentVolumeSource) bool { return s.HostPath != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("hostPath")
+		if c.Required(at.Child("path"), s.HostPath.Path) {
+			c.NoBacksteps(at.Child("path"), s.HostPath.Path)
+			rules.Among(c, at.Child("type"), s.HostPath.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
+				corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)
 		}
-		return s.Local != nil
 	}},
-	source("storageos", "storageos", func(s *corev1.PersistentVolumeSource) *corev1.StorageOSPersistentVolumeSource { return s.StorageOS },
-		func(c *Check, v *corev1.StorageOSPersistentVolumeSource, _ string, at *field.Path) {
-			c.Needs(at.Child("volumeName"), v.VolumeName, validation.IsDNS1123Label)
-			if v.VolumeNamespace != "" {
-				c.Label(at.Child("volumeNamespace"), v.VolumeNamespace)
+	{"gcePersistentDisk", func(s *corev1.PersistentVolumeSource) bool { return s.GCEPersistentDisk != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Required(at.Child("persistentDisk", "pdName"), s.GCEPersistentDisk.PDName)
+		c.Partition(at.Child("persistentDisk", "partition"), s.GCEPersistentDisk.Partition)
+	}},
+	{"awsElasticBlockStore", func(s *corev1.PersistentVolumeSource) bool { return s.AWSElasticBlockStore != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Required(at.Child("awsElasticBlockStore", "volumeID"), s.AWSElasticBlockStore.VolumeID)
+		c.Partition(at.Child("awsElasticBlockStore", "partition"), s.AWSElasticBlockStore.Partition)
+	}},
+	{"glusterfs", func(s *corev1.PersistentVolumeSource) bool { return s.Glusterfs != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("glusterfs")
+		c.Required(at.Child("endpoints"), s.Glusterfs.EndpointsName)
+		c.Required(at.Child("path"), s.Glusterfs.Path)
+		if ns := s.Glusterfs.EndpointsNamespace; ns != nil {
+			at := at.Child("endpointsNamespace")
+			if *ns == "" {
+				c.Add(field.Invalid(at, *ns, "if the endpointnamespace is set, it must be a valid namespace name"))
+			} else {
+				c.Label(at, *ns)
 			}
-			if r := v.SecretRef; r != nil {
-				c.Required(at.Child("secretRef", "name"), r.Name)
-				c.Required(at.Child("secretRef", "namespace"), r.Namespace)
-			}
-		}),
-	source("csi", "csi", func(s *corev1.PersistentVolumeSource) *corev1.CSIPersistentVolumeSource { return s.CSI },
-		func(c *Check, v *corev1.CSIPersistentVolumeSource, _ string, at *field.Path) {
-			c.DriverName(at.Child("driver"), v.Driver)
-			c.Required(at.Child("volumeHandle"), v.VolumeHandle)
-			c.secretRef(v.ControllerPublishSecretRef, at.Child("controllerPublishSecretRef"))
-			c.secretRef(v.ControllerExpandSecretRef, at.Child("controllerExpandSecretRef"))
-			c.secretRef(v.NodePublishSecretRef, at.Child("nodePublishSecretRef"))
-			c.secretRef(v.NodeExpandSecretRef, at.Child("nodeExpandSecretRef"))
-		}),
+		}
+	}},
+	{"flocker", func(s *corev1.PersistentVolumeSource) bool { return s.Flocker != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Flocker(s.Flocker, at.Child("flocker"))
+	}},
+	{"nfs", func(s *corev1.PersistentVolumeSource) bool { return s.NFS != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("nfs")
+		c.Required(at.Child("server"), s.NFS.Server)
+		c.Required(at.Child("path"), s.NFS.Path)
+		c.Refuse(!path.IsAbs(s.NFS.Path), at.Child("path"), s.NFS.Path, "must be an absolute path")
+	}},
+	{"rbd", func(s *corev1.PersistentVolumeSource) bool { return s.RBD != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.monitors(s.RBD.CephMonitors, at.Child("rbd"))
+		c.Required(at.Child("rbd", "image"), s.RBD.RBDImage)
+	}},
+	{"quobyte", func(s *corev1.PersistentVolumeSource) bool { return s.Quobyte != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Quobyte(s.Quobyte, at.Child("quobyte"))
+	}},
+	{"cephFS", func(s *corev1.PersistentVolumeSource) bool { return s.CephFS != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.monitors(s.CephFS.Monitors, at.Child("cephfs"))
+	}},
+	{"iscsi", func(s *corev1.PersistentVolumeSource) bool { return s.ISCSI != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, volume string, at *field.Path) {
+		checkISCSI(c, s.ISCSI, volume, at.Child("iscsi"))
+	}},
+	{"cinder", func(s *corev1.PersistentVolumeSource) bool { return s.Cinder != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("cinder")
+		c.Required(at.Child("volumeID"), s.Cinder.VolumeID)
+		if r := s.Cinder.SecretRef; r != nil {
+			c.Required(at.Child("secretRef", "name"), r.Name)
+			c.Required(at.Child("secretRef", "namespace"), r.Namespace)
+		}
+	}},
+	{"fc", func(s *corev1.PersistentVolumeSource) bool { return s.FC != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.FibreChannel(s.FC, at.Child("fc"))
+	}},
+	{"flexVolume", func(s *corev1.PersistentVolumeSource) bool { return s.FlexVolume != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Required(at.Child("flexVolume", "driver"), s.FlexVolume.Driver)
+		c.FlexOptions(s.FlexVolume.Options, at.Child("flexVolume"))
+	}},
+	{"azureFile", func(s *corev1.PersistentVolumeSource) bool { return s.AzureFile != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("azureFile")
+		c.Required(at.Child("secretName"), s.AzureFile.SecretName)
+		c.Required(at.Child("shareName"), s.AzureFile.ShareName)
+		if s.AzureFile.SecretNamespace != nil {
+			c.Required(at.Child("secretNamespace"), *s.AzureFile.SecretNamespace)
+		}
+	}},
+	{"vsphereVolume", func(s *corev1.PersistentVolumeSource) bool { return s.VsphereVolume != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Required(at.Child("vsphereVolume", "volumePath"), s.VsphereVolume.VolumePath)
+	}},
+	{"photonPersistentDisk", func(s *corev1.PersistentVolumeSource) bool { return s.PhotonPersistentDisk != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Required(at.Child("photonPersistentDisk", "pdID"), s.PhotonPersistentDisk.PdID)
+	}},
+	{"portworxVolume", func(s *corev1.PersistentVolumeSource) bool { return s.PortworxVolume != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.Required(at.Child("portworxVolume", "volumeID"), s.PortworxVolume.VolumeID)
+	}},
+	{"azureDisk", func(s *corev1.PersistentVolumeSource) bool { return s.AzureDisk != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		c.AzureDisk(s.AzureDisk, at.Child("azureDisk"))
+	}},
+	{"scaleIO", func(s *corev1.PersistentVolumeSource) bool { return s.ScaleIO != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("scaleIO")
+		c.Required(at.Child("gateway"), s.ScaleIO.Gateway)
+		c.Required(at.Child("system"), s.ScaleIO.System)
+		c.Required(at.Child("volumeName"), s.ScaleIO.VolumeName)
+	}},
+	{"local", func(s *corev1.PersistentVolumeSource) bool { return s.Local != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		if name := at.Child("local", "path"); c.Required(name, s.Local.Path) {
+			c.NoBacksteps(name, s.Local.Path)
+		}
+		c.Lack(s.NodeAffinity == nil, at.Child("nodeAffinity"), "Local volume requires node affinity")
+	}},
+	{"storageos", func(s *corev1.PersistentVolumeSource) bool { return s.StorageOS != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("storageos")
+		c.Needs(at.Child("volumeName"), s.StorageOS.VolumeName, validation.IsDNS1123Label)
+		if s.StorageOS.VolumeNamespace != "" {
+			c.Label(at.Child("volumeNamespace"), s.StorageOS.VolumeNamespace)
+		}
+		if r := s.StorageOS.SecretRef; r != nil {
+			c.Required(at.Child("secretRef", "name"), r.Name)
+			c.Required(at.Child("secretRef", "namespace"), r.Namespace)
+		}
+	}},
+	{"csi", func(s *corev1.PersistentVolumeSource) bool { return s.CSI != nil }, func(c *Check, s *corev1.PersistentVolumeSpec, _ string, at *field.Path) {
+		at = at.Child("csi")
+		c.DriverName(at.Child("driver"), s.CSI.Driver)
+		c.Required(at.Child("volumeHandle"), s.CSI.VolumeHandle)
+		c.secretRef(s.CSI.ControllerPublishSecretRef, at.Child("controllerPublishSecretRef"))
+		c.secretRef(s.CSI.ControllerExpandSecretRef, at.Child("controllerExpandSecretRef"))
+		c.secretRef(s.CSI.NodePublishSecretRef, at.Child("nodePublishSecretRef"))
+		c.secretRef(s.CSI.NodeExpandSecretRef, at.Child("nodeExpandSecretRef"))
+	}},
 }
 
 // Partition wants the number of a partition.
