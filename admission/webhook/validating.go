@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	builtin "github.com/apiserver-lite/apiserver-lite/registry/builtin/hooks"
 )
 
 // Validating is the plug-in ValidatingAdmissionWebhook. It's safe for concurrent use.
@@ -19,15 +20,7 @@ type Validating struct{ plugin }
 func NewValidating(c Config) *Validating {
 	v := &Validating{plugin{Config: c, step: "validating", failedOpen: "failed-open.validating"}}
 	derive(&v.plugin, "validatingwebhookconfigurations", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (string, []admissionregistrationv1.MutatingWebhook) {
-		all := make([]admissionregistrationv1.MutatingWebhook, 0, len(c.Webhooks))
-		for _, w := range c.Webhooks {
-			all = append(all, admissionregistrationv1.MutatingWebhook{
-				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
-				NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
-				TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
-			})
-		}
-		return c.Name, all
+		return c.Name, builtin.AsMutating(c)
 	})
 	return v
 }

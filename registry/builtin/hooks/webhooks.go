@@ -24,27 +24,30 @@ import (
 func defaultValidating(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		line.OrPointTo(&w.FailurePolicy, admissionregistrationv1.Fail)
-		line.OrPointTo(&w.MatchPolicy, admissionregistrationv1.Equivalent)
-		line.OrPointTo(&w.NamespaceSelector, metav1.LabelSelector{})
-		line.OrPointTo(&w.ObjectSelector, metav1.LabelSelector{})
-		line.OrPointTo(&w.TimeoutSeconds, defaultWebhookTimeout)
-		defaultService(w.ClientConfig.Service)
-		defaultScopes(w.Rules)
+		defaultWebhook(&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, w.ClientConfig.Service, w.Rules)
 	}
 }
 
 func defaultMutating(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		line.OrPointTo(&w.FailurePolicy, admissionregistrationv1.Fail)
-		line.OrPointTo(&w.MatchPolicy, admissionregistrationv1.Equivalent)
-		line.OrPointTo(&w.NamespaceSelector, metav1.LabelSelector{})
-		line.OrPointTo(&w.ObjectSelector, metav1.LabelSelector{})
-		line.OrPointTo(&w.TimeoutSeconds, defaultWebhookTimeout)
+		defaultWebhook(&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, w.ClientConfig.Service, w.Rules)
 		line.OrPointTo(&w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
-		defaultService(w.ClientConfig.Service)
-		defaultScopes(w.Rules)
+	}
+}
+
+func defaultWebhook(failure **admissionregistrationv1.FailurePolicyType, match **admissionregistrationv1.MatchPolicyType, namespaces, objects **metav1.LabelSelector, timeout **int32,
+	service *admissionregistrationv1.ServiceReference, rules []admissionregistrationv1.RuleWithOperations) {
+	line.OrPointTo(failure, admissionregistrationv1.Fail)
+	line.OrPointTo(match, admissionregistrationv1.Equivalent)
+	line.OrPointTo(namespaces, metav1.LabelSelector{})
+	line.OrPointTo(objects, metav1.LabelSelector{})
+	line.OrPointTo(timeout, defaultWebhookTimeout)
+	if service != nil {
+		line.OrPointTo(&service.Port, defaultWebhookPort)
+	}
+	for i := range rules {
+		line.OrPointTo(&rules[i].Scope, admissionregistrationv1.AllScopes)
 	}
 }
 
@@ -54,18 +57,6 @@ const (
 	maxWebhookTimeout     int32 = 30
 	defaultWebhookPort    int32 = 443
 )
-
-func defaultService(s *admissionregistrationv1.ServiceReference) {
-	if s != nil {
-		line.OrPointTo(&s.Port, defaultWebhookPort)
-	}
-}
-
-func defaultScopes(rules []admissionregistrationv1.RuleWithOperations) {
-	for i := range rules {
-		line.OrPointTo(&rules[i].Scope, admissionregistrationv1.AllScopes)
-	}
-}
 
 func defaultValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
 	line.OrPointTo(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
@@ -100,52 +91,32 @@ func defaultMatch(m *admissionregistrationv1.MatchResources) {
 }
 
 func validateValidating(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
-	return validateWebhooks(webhooksOf(c), webhooksOf(old))
-}
-
-func webhooksOf(c *admissionregistrationv1.ValidatingWebhookConfiguration) (all []webhook) {
-	if c == nil {
-		return nil
-	}
-	for _, w := range c.Webhooks {
-		all = append(all, webhook{
-			w.Name, w.ClientConfig, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.Rules,
-			w.FailurePolicy, w.MatchPolicy, nil, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions,
-		})
-	}
-	return all
+	return validateWebhooks(AsMutating(c), AsMutating(old))
 }
 
 func validateMutating(c, old *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
-	return validateWebhooks(mutatingOf(c), mutatingOf(old))
+	if old == nil {
+		return validateWebhooks(c.Webhooks, nil)
+	}
+	return validateWebhooks(c.Webhooks, old.Webhooks)
 }
 
-func mutatingOf(c *admissionregistrationv1.MutatingWebhookConfiguration) (all []webhook) {
+// webhook is what both kinds of webhooks have; only mutating ones have a reinvocation policy.
+type webhook = admissionregistrationv1.MutatingWebhook
+
+// AsMutating returns the webhooks of a configuration, which may be nil, without a reinvocation policy.
+func AsMutating(c *admissionregistrationv1.ValidatingWebhookConfiguration) (all []webhook) {
 	if c == nil {
 		return nil
 	}
 	for _, w := range c.Webhooks {
 		all = append(all, webhook{
-			w.Name, w.ClientConfig, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.Rules,
-			w.FailurePolicy, w.MatchPolicy, w.ReinvocationPolicy, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions,
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+			NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+			TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
 		})
 	}
 	return all
-}
-
-// webhook is what both kinds of webhooks have; only mutating ones have a reinvocation policy.
-type webhook struct {
-	name                string
-	client              admissionregistrationv1.WebhookClientConfig
-	effects             *admissionregistrationv1.SideEffectClass
-	timeout             *int32
-	versions            []string
-	rules               []admissionregistrationv1.RuleWithOperations
-	failure             *admissionregistrationv1.FailurePolicyType
-	match               *admissionregistrationv1.MatchPolicyType
-	again               *admissionregistrationv1.ReinvocationPolicyType
-	namespaces, objects *metav1.LabelSelector
-	conditions          []admissionregistrationv1.MatchCondition
 }
 
 // validateWebhooks checks the webhooks of a configuration; old are those that it had. What an old one had already doesn't
@@ -154,27 +125,29 @@ func validateWebhooks(all, old []webhook) field.ErrorList {
 	c, names := &check{}, rules.Earlier[string]{}
 	had := func(wrong func(w webhook) bool) bool { return slices.ContainsFunc(old, wrong) }
 	effects := []admissionregistrationv1.SideEffectClass{admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun}
-	if had(func(w webhook) bool { return w.effects == nil || !slices.Contains(effects, *w.effects) }) {
+	if had(func(w webhook) bool { return w.SideEffects == nil || !slices.Contains(effects, *w.SideEffects) }) {
 		effects = append(effects, admissionregistrationv1.SideEffectClassSome, admissionregistrationv1.SideEffectClassUnknown)
 	}
 	olderNames := rules.Earlier[string]{}
-	sameNames := had(func(w webhook) bool { return olderNames.Had(w.name) })
-	foreign := had(func(w webhook) bool { return len(w.versions) > 0 && !knownVersion(w.versions) })
+	sameNames := had(func(w webhook) bool { return olderNames.Had(w.Name) })
+	foreign := had(func(w webhook) bool {
+		return len(w.AdmissionReviewVersions) > 0 && !knownVersion(w.AdmissionReviewVersions)
+	})
 	labels := metav1validation.LabelSelectorValidationOptions{}
 	labels.AllowInvalidLabelValueInSelector = had(func(w webhook) bool {
-		return slices.ContainsFunc([]*metav1.LabelSelector{w.namespaces, w.objects}, func(s *metav1.LabelSelector) bool {
+		return slices.ContainsFunc([]*metav1.LabelSelector{w.NamespaceSelector, w.ObjectSelector}, func(s *metav1.LabelSelector) bool {
 			return len(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 		})
 	})
-	sameConditions := slices.EqualFunc(all, old, func(w, o webhook) bool { return slices.Equal(w.conditions, o.conditions) })
+	sameConditions := slices.EqualFunc(all, old, func(w, o webhook) bool { return slices.Equal(w.MatchConditions, o.MatchConditions) })
 	for i, w := range all {
 		at := field.NewPath("webhooks").Index(i)
-		w.validate(c, at, effects, labels)
+		c.webhook(&w, at, effects, labels)
 		if !sameConditions {
-			c.conditions(w.conditions, false, at.Child("matchConditions"))
+			c.conditions(w.MatchConditions, false, at.Child("matchConditions"))
 		}
-		validateReviewVersions(c, w.versions, !foreign, at.Child("admissionReviewVersions"))
-		c.Twice(w.name != "" && names.Had(w.name) && !sameNames, at.Child("name"), w.name)
+		validateReviewVersions(c, w.AdmissionReviewVersions, !foreign, at.Child("admissionReviewVersions"))
+		c.Twice(w.Name != "" && names.Had(w.Name) && !sameNames, at.Child("name"), w.Name)
 	}
 	return c.Errs
 }
@@ -189,23 +162,23 @@ var (
 	scopes = []admissionregistrationv1.ScopeType{admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope}
 )
 
-// validate checks what is said of a webhook, but for its conditions and the versions that it takes. effects are those that it may have.
-func (w *webhook) validate(c *check, at *field.Path, effects []admissionregistrationv1.SideEffectClass, labels metav1validation.LabelSelectorValidationOptions) {
-	c.Add(validation.IsFullyQualifiedName(at.Child("name"), w.name)...)
-	for i, r := range w.rules {
+// webhook checks what is said of a webhook, but for its conditions and the versions that it takes. effects are those that it may have.
+func (c *check) webhook(w *webhook, at *field.Path, effects []admissionregistrationv1.SideEffectClass, labels metav1validation.LabelSelectorValidationOptions) {
+	c.Add(validation.IsFullyQualifiedName(at.Child("name"), w.Name)...)
+	for i, r := range w.Rules {
 		c.rule(r, at.Child("rules").Index(i))
 	}
-	rules.Among(c, at.Child("failurePolicy"), w.failure, failurePolicies...)
-	rules.Among(c, at.Child("matchPolicy"), w.match, matchPolicies...)
-	c.Lack(w.effects == nil, at.Child("sideEffects"), "must specify one of None, NoneOnDryRun")
-	rules.Among(c, at.Child("sideEffects"), w.effects, effects...)
-	if t := w.timeout; t != nil && (*t < 1 || *t > maxWebhookTimeout) {
+	rules.Among(c, at.Child("failurePolicy"), w.FailurePolicy, failurePolicies...)
+	rules.Among(c, at.Child("matchPolicy"), w.MatchPolicy, matchPolicies...)
+	c.Lack(w.SideEffects == nil, at.Child("sideEffects"), "must specify one of None, NoneOnDryRun")
+	rules.Among(c, at.Child("sideEffects"), w.SideEffects, effects...)
+	if t := w.TimeoutSeconds; t != nil && (*t < 1 || *t > maxWebhookTimeout) {
 		c.Add(field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
 	}
-	c.Add(metav1validation.ValidateLabelSelector(w.namespaces, labels, at.Child("namespaceSelector"))...)
-	c.Add(metav1validation.ValidateLabelSelector(w.objects, labels, at.Child("objectSelector"))...)
-	rules.Among(c, at.Child("reinvocationPolicy"), w.again, reinvocations...)
-	validateWebhookClient(c, &w.client, at.Child("clientConfig"))
+	c.Add(metav1validation.ValidateLabelSelector(w.NamespaceSelector, labels, at.Child("namespaceSelector"))...)
+	c.Add(metav1validation.ValidateLabelSelector(w.ObjectSelector, labels, at.Child("objectSelector"))...)
+	rules.Among(c, at.Child("reinvocationPolicy"), w.ReinvocationPolicy, reinvocations...)
+	validateWebhookClient(c, &w.ClientConfig, at.Child("clientConfig"))
 }
 
 // validateWebhookClient leaves addresses to the calls: which of them are allowed may differ from server to server.
