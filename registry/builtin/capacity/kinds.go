@@ -39,7 +39,7 @@ func Kinds() []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, NamesNew: true, Awaited: true},
 			Columns:  limitRangeColumns, Default: line.Set(defaultLimitRange), Validate: line.Rules(validateLimitRange)},
 		{Names: line.Names(schedulingGroup, "v1", "PriorityClass", "pc"), New: line.New[schedulingv1.PriorityClass], ClusterScoped: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, Awaited: true, Generation: line.Counting(func(_, old *schedulingv1.PriorityClass) int64 { return line.FirstOr(old) })},
+			Strategy: registry.Strategy{UnconditionalUpdate: true, Awaited: true, Generation: line.Counted(func(_, _ *schedulingv1.PriorityClass) bool { return false })},
 			Columns:  priorityClassColumns, Default: line.Set(defaultPriorityClass), Validate: line.Rules(validatePriorityClass)},
 	}
 }

@@ -28,7 +28,7 @@ func Kinds(r *registry.Registry, may asker) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true},
 			Prepare:  line.Prepare(prepareClaimTemplate), Validate: o.validateClaimTemplate},
 		{Names: line.Names(resourceGroup, "v1", "ResourceSlice"), New: line.New[resourcev1.ResourceSlice], ClusterScoped: true,
-			Strategy:  registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, Generation: line.Counting(countResourceSlice)},
+			Strategy:  registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, Generation: line.Counted(changesResourceSlice)},
 			Selection: registry.Selection{Fields: []string{"spec.nodeName", "spec.driver", "spec.pool.name"}, Unknown: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s"}, Columns: resourceSliceColumns, Default: line.Set(defaultResourceSlice),
 			Prepare: line.Prepare(prepareSlice), Validate: line.Rules(validateResourceSlice), Warnings: line.Warnings(warnResourceSlice)},
 		{Names: line.Names(resourceGroup, "v1", "DeviceClass"), New: line.New[resourcev1.DeviceClass], ClusterScoped: true, Columns: column.TextAge, ValidName: rules.LongName,

@@ -39,15 +39,9 @@ func prepareSlice(s, _ *resourcev1.ResourceSlice, _ string) {
 	}
 }
 
-// countResourceSlice counts what is asked for, also what is dropped then.
-func countResourceSlice(s, old *resourcev1.ResourceSlice) int64 {
-	switch {
-	case old == nil:
-		return 1
-	case equality.Semantic.DeepEqual(s.Spec, old.Spec):
-		return old.Generation
-	}
-	return old.Generation + 1
+// changesResourceSlice goes by what is asked for, also what is dropped then.
+func changesResourceSlice(s, old *resourcev1.ResourceSlice) bool {
+	return !equality.Semantic.DeepEqual(s.Spec, old.Spec)
 }
 
 // prepareTaintRule dates a taint anew whose effect has changed.

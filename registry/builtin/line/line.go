@@ -3,12 +3,10 @@ package line
 import (
 	"context"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -77,20 +75,19 @@ func declaredLast(errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// Counting makes a Generation of a function with the type. old is nil for a new object.
-func Counting[T any, P registry.Pointer[T]](fn func(obj, old *T) int64) func(obj, old registry.Typed) int64 {
+// Counted makes a Generation that is 1 for a new object, and one more at each write of which a function tells that it counts.
+func Counted[T any, P registry.Pointer[T]](changed func(obj, old *T) bool) func(obj, old registry.Typed) int64 {
 	return func(obj, old registry.Typed) int64 {
 		before, _ := old.(P)
-		return fn(obj.(P), before)
+		if before == nil {
+			return 1
+		}
+		generation := before.GetObjectMeta().GetGeneration()
+		if changed(obj.(P), before) {
+			generation++
+		}
+		return generation
 	}
-}
-
-// FirstOr is a generation that never changes: the first, or that of an object that was there.
-func FirstOr(old metav1.Object) int64 {
-	if reflect.ValueOf(old).IsNil() {
-		return 1
-	}
-	return old.GetGeneration()
 }
 
 // Parts makes a Validate of two functions with the type, for writes of a whole object and of its status. Without a second one the first

@@ -82,16 +82,10 @@ func warnEndpoints(e, _ *corev1.Endpoints) (texts []string) {
 	return texts
 }
 
-// countSlice counts the changes of a slice, of which labels are some.
-func countSlice(s, old *discoveryv1.EndpointSlice) int64 {
-	switch {
-	case old == nil:
-		return 1
-	case equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) && equality.Semantic.DeepEqual(s.Ports, old.Ports) && s.AddressType == old.AddressType &&
-		equality.Semantic.DeepEqual(s.Labels, old.Labels):
-		return old.Generation
-	}
-	return old.Generation + 1
+// changesSlice goes by labels, too.
+func changesSlice(s, old *discoveryv1.EndpointSlice) bool {
+	return !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) || !equality.Semantic.DeepEqual(s.Ports, old.Ports) || s.AddressType != old.AddressType ||
+		!equality.Semantic.DeepEqual(s.Labels, old.Labels)
 }
 
 // prepareEndpointSlice drops what this version of slices no longer takes.

@@ -41,7 +41,7 @@ func Kinds(a *Allocator) []registry.Type {
 			Validate: line.Rules(validateEndpoints), Warnings: line.Warnings(warnEndpoints), Warning: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 			Stored: registry.Stored{At: "services/endpoints"}, Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true}},
 		{Names: line.Names(discoveryGroup, "v1", "EndpointSlice"), New: line.New[discoveryv1.EndpointSlice],
-			Strategy: registry.Strategy{UnconditionalUpdate: true, Generation: line.Counting(countSlice)},
+			Strategy: registry.Strategy{UnconditionalUpdate: true, Generation: line.Counted(changesSlice)},
 			Columns:  endpointSliceColumns, Default: line.Set(defaultEndpointSlice), Prepare: line.Prepare(prepareEndpointSlice), Validate: line.Rules(validateEndpointSlice), Warnings: line.Warnings(warnEndpointSlice)},
 		{Names: line.Names(networkingGroup, "v1", "Ingress", "ing"), New: line.New[networkingv1.Ingress], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: line.SpecOnly},

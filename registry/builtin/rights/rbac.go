@@ -26,18 +26,18 @@ func (o Options) mayGrant() func(ctx context.Context, obj, old registry.Typed) e
 	return o.Authorizer.MayGrant
 }
 
-func defaultRoleBinding(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
-
-func defaultClusterRoleBinding(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
-
-// defaultBinding fills in the groups of what a binding names.
-func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
-	line.OrDefault(&role.APIGroup, rbacGroup)
-	for i := range subjects {
-		if s := &subjects[i]; s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind {
+// defaultRoleBinding fills in the groups of what a binding names.
+func defaultRoleBinding(b *rbacv1.RoleBinding) {
+	line.OrDefault(&b.RoleRef.APIGroup, rbacGroup)
+	for i := range b.Subjects {
+		if s := &b.Subjects[i]; s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind {
 			line.OrDefault(&s.APIGroup, rbacGroup)
 		}
 	}
+}
+
+func defaultClusterRoleBinding(b *rbacv1.ClusterRoleBinding) {
+	defaultRoleBinding((*rbacv1.RoleBinding)(b))
 }
 
 func validateRole(r, _ *rbacv1.Role) field.ErrorList {
@@ -109,76 +109,47 @@ func validatePolicyRules(all []rbacv1.PolicyRule, kind ruleOf) field.ErrorList {
 }
 
 func validateRoleBinding(b, old *rbacv1.RoleBinding) field.ErrorList {
-	errs := validateRoleRef(b.RoleRef, "Role", "ClusterRole")
-	for i, s := range b.Subjects {
-		errs = append(errs, validateSubject(s, field.NewPath("subjects").Index(i))...)
-	}
-	if old != nil {
-		errs = append(errs, sameRoleRef(b.RoleRef, old.RoleRef)...)
-	}
-	return errs
+	return validateBinding(b, old, "Role", "ClusterRole")
 }
 
 func validateClusterRoleBinding(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
-	errs := validateRoleRef(b.RoleRef, "ClusterRole")
+	return validateBinding((*rbacv1.RoleBinding)(b), (*rbacv1.RoleBinding)(old), "ClusterRole")
+}
+
+// validateBinding checks a binding of a role of one of the kinds: of a Role in its own namespace, where that of a ServiceAccount needn't be said.
+func validateBinding(b, old *rbacv1.RoleBinding, kinds ...string) field.ErrorList {
+	c, ref := &rules.Check{}, field.NewPath("roleRef")
+	rules.Among(c, ref.Child("apiGroup"), &b.RoleRef.APIGroup, rbacGroup)
+	rules.Among(c, ref.Child("kind"), &b.RoleRef.Kind, kinds...)
+	c.Needs(ref.Child("name"), b.RoleRef.Name, rules.WholeSegment)
 	for i, s := range b.Subjects {
 		at := field.NewPath("subjects").Index(i)
-		errs = append(errs, validateSubject(s, at)...)
-		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" {
-			errs = append(errs, field.Required(at.Child("namespace"), ""))
-		}
+		validateSubject(c, s, at)
+		c.Lack(s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" && !slices.Contains(kinds, "Role"), at.Child("namespace"), "")
 	}
-	if old != nil {
-		errs = append(errs, sameRoleRef(b.RoleRef, old.RoleRef)...)
+	if old != nil && !equality.Semantic.DeepEqual(b.RoleRef, old.RoleRef) {
+		c.Add(field.Invalid(ref, rules.Untagged(b.RoleRef), validation.FieldImmutableErrorMsg))
 	}
-	return errs
+	return c.Errs
 }
 
-func sameRoleRef(ref, old rbacv1.RoleRef) field.ErrorList {
-	if equality.Semantic.DeepEqual(ref, old) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), rules.Untagged(ref), validation.FieldImmutableErrorMsg)}
-}
-
-func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList) {
-	at := field.NewPath("roleRef")
-	if ref.APIGroup != rbacGroup {
-		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacGroup}))
-	}
-	if !slices.Contains(kinds, ref.Kind) {
-		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
-	}
-	if ref.Name == "" {
-		return append(errs, field.Required(at.Child("name"), ""))
-	}
-	for _, problem := range rules.WholeSegment(ref.Name) {
-		errs = append(errs, field.Invalid(at.Child("name"), ref.Name, problem))
-	}
-	return errs
-}
-
-func validateSubject(s rbacv1.Subject, at *field.Path) (errs field.ErrorList) {
+func validateSubject(c *rules.Check, s rbacv1.Subject, at *field.Path) {
 	if s.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "").MarkCoveredByDeclarative())
+		c.Add(field.Required(at.Child("name"), "").MarkCoveredByDeclarative())
 	}
 	group := rbacGroup
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
 		group = ""
 		if s.Name != "" {
-			for _, problem := range validation.ValidateServiceAccountName(s.Name, false) {
-				errs = append(errs, field.Invalid(at.Child("name"), s.Name, problem))
-			}
+			c.Texts(at.Child("name"), s.Name, validation.ValidateServiceAccountName(s.Name, false))
 		}
 	case rbacv1.UserKind, rbacv1.GroupKind:
 	default:
-		return append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		c.Add(field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		return
 	}
-	if s.APIGroup != group {
-		errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{group}))
-	}
-	return errs
+	rules.Among(c, at.Child("apiGroup"), &s.APIGroup, group)
 }
 
 func roleColumns() []registry.Column { return []registry.Column{column.CreatedAt()} }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
@@ -186,15 +188,12 @@ func validateCSIDriver(d, old *storagev1.CSIDriver) field.ErrorList {
 	return c.Errs
 }
 
-// countCSIDriver counts the changes of a driver, from none.
-func countCSIDriver(d, old *storagev1.CSIDriver) int64 {
-	switch {
-	case old == nil:
-		return d.Generation
-	case equality.Semantic.DeepEqual(d.Spec, old.Spec):
-		return old.Generation
+// countCSIDriver counts the changes of a driver, from what its author says.
+func countCSIDriver(obj, old registry.Typed) int64 {
+	if before, _ := old.(*storagev1.CSIDriver); before == nil {
+		return obj.GetObjectMeta().GetGeneration()
 	}
-	return old.Generation + 1
+	return line.Counted(func(d, old *storagev1.CSIDriver) bool { return !equality.Semantic.DeepEqual(d.Spec, old.Spec) })(obj, old)
 }
 
 func warnCSIDriver(d, old *storagev1.CSIDriver) []string {

@@ -35,7 +35,7 @@ func Kinds() []registry.Type {
 			Strategy: registry.Strategy{NoGeneration: true, ReturnDeleted: true},
 			Columns:  volumeAttachmentColumns, Default: line.Set(defaultVolumeAttachment), Validate: line.Parts(validateVolumeAttachment, nil)},
 		{Names: line.Names(storageGroup, "v1", "CSIDriver"), New: line.New[storagev1.CSIDriver], ClusterScoped: true, Columns: csiDriverColumns, Default: line.Set(defaultCSIDriver), Validate: line.Rules(validateCSIDriver), Warnings: line.Warnings(warnCSIDriver),
-			Strategy: registry.Strategy{NoGeneration: true, ReturnDeleted: true, Generation: line.Counting(countCSIDriver)}},
+			Strategy: registry.Strategy{NoGeneration: true, ReturnDeleted: true, Generation: countCSIDriver}},
 		{Names: line.Names(storageGroup, "v1", "CSINode"), New: line.New[storagev1.CSINode], ClusterScoped: true, Status: true, Columns: csiNodeColumns,
 			Prepare: line.Prepare(prepareCSINode), Validate: line.Rules(validateCSINode),
 			Strategy: registry.Strategy{NoGeneration: true, ReturnDeleted: true}},

@@ -109,15 +109,9 @@ func prepareAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler, subresou
 	}
 }
 
-// countAutoscalerV1 counts a change of what annotations keep of the spec, too.
-func countAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler) int64 {
-	switch {
-	case old == nil:
-		return 1
-	case equality.Semantic.DeepEqual(inV2(a).Spec, inV2(old).Spec):
-		return old.Generation
-	}
-	return old.Generation + 1
+// changesAutoscalerV1 goes by what annotations keep of the spec, too.
+func changesAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler) bool {
+	return !equality.Semantic.DeepEqual(inV2(a).Spec, inV2(old).Spec)
 }
 
 // A behavior as it is in its annotation, which has the names of Kubernetes' own type.

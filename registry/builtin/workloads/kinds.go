@@ -65,7 +65,7 @@ func Kinds() []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: line.SpecOnly},
 			Columns:  autoscalerColumns, Default: line.Set(defaultAutoscaler), Validate: line.Parts(validateAutoscaler, validateAutoscalerStatus)},
 		{Names: line.InAll(line.Names(autoscalingGroup, "v1", "HorizontalPodAutoscaler", "hpa")), New: line.New[autoscalingv1.HorizontalPodAutoscaler], Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: line.SpecOnly, Generation: line.Counting(countAutoscalerV1)},
+			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: line.SpecOnly, Generation: line.Counted(changesAutoscalerV1)},
 			Columns:  autoscalerV1Columns, Default: line.Set(defaultAutoscalerV1), Prepare: line.Prepare(prepareAutoscalerV1), Validate: line.Parts(validateAutoscalerV1, validateAutoscalerV1Status), Stored: registry.Stored{To: autoscalerToV2, From: autoscalerFromV2}},
 		{Names: line.Names(policyGroup, "v1", "PodDisruptionBudget", "pdb"), New: line.New[policyv1.PodDisruptionBudget], Status: true,
 			Strategy: registry.Strategy{StatusResets: line.SpecOnly},

@@ -80,11 +80,10 @@ func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 }
 
 func validateReplicationControllerStatus(r, _ *corev1.ReplicationController) field.ErrorList {
-	s, at := &r.Status, field.NewPath("status")
-	errs := validateCounts(at, amount("replicas", s.Replicas), amount("fullyLabeledReplicas", s.FullyLabeledReplicas), amount("readyReplicas", s.ReadyReplicas),
-		amount("availableReplicas", s.AvailableReplicas), amount("observedGeneration", s.ObservedGeneration))
-	return append(errs, validateShares(at, s.Replicas, amount("availableReplicas", s.AvailableReplicas), amount("readyReplicas", s.ReadyReplicas),
-		amount("fullyLabeledReplicas", s.FullyLabeledReplicas), amount("readyReplicas", s.ReadyReplicas))...)
+	s := &r.Status
+	return validateReplicaSetStatus(&appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{
+		Replicas: s.Replicas, FullyLabeledReplicas: s.FullyLabeledReplicas, ReadyReplicas: s.ReadyReplicas, AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration,
+	}}, nil)
 }
 
 func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
