@@ -3,12 +3,11 @@ package plugins
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 )
 
 // DefaultTolerations is the plug-in DefaultTolerationSeconds: a pod that doesn't say how long it stays on a node that isn't ready or
@@ -69,7 +68,7 @@ func (ExtendedResourceToleration) Admit(_ context.Context, r *request) (pass reg
 			resources, _ := container["resources"].(map[string]any)
 			requests, _ := resources["requests"].(map[string]any)
 			for name := range requests {
-				if isExtendedResource(name) {
+				if quota.IsExtended(corev1.ResourceName(name)) {
 					names = append(names, name)
 				}
 			}
@@ -98,12 +97,4 @@ func withToleration(list []any, t map[string]any) []any {
 		next = append(next, t)
 	}
 	return next
-}
-
-// isExtendedResource tells of a resource's name whether it's none of Kubernetes' own, and one that quotas can name.
-func isExtendedResource(name string) bool {
-	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
-		return false
-	}
-	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }

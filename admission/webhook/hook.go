@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -70,18 +71,9 @@ func newHook(configuration string, spec *admissionregistrationv1.MutatingWebhook
 }
 
 func configOf(c *admissionregistrationv1.WebhookClientConfig) hookclient.Config {
-	config := hookclient.Config{CABundle: c.CABundle, MaxCalls: maxCalls, MaxAnswer: maxAnswer}
-	if c.URL != nil {
-		config.URL = *c.URL
-	}
+	config := hookclient.Config{URL: ptr.Deref(c.URL, ""), CABundle: c.CABundle, MaxCalls: maxCalls, MaxAnswer: maxAnswer}
 	if s := c.Service; s != nil {
-		config.Service = &hookclient.Service{Namespace: s.Namespace, Name: s.Name}
-		if s.Path != nil {
-			config.Service.Path = *s.Path
-		}
-		if s.Port != nil {
-			config.Service.Port = *s.Port
-		}
+		config.Service = &hookclient.Service{Namespace: s.Namespace, Name: s.Name, Path: ptr.Deref(s.Path, ""), Port: ptr.Deref(s.Port, 0)}
 	}
 	return config
 }

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/utils/ptr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
@@ -38,11 +39,7 @@ func validateClient(c *apiextensionsv1.WebhookClientConfig, path *field.Path, p 
 
 // validateService takes the port as it's defaulted.
 func validateService(s *apiextensionsv1.ServiceReference, path *field.Path) field.ErrorList {
-	port := int32(hookclient.ServicePort)
-	if s.Port != nil {
-		port = *s.Port
-	}
-	return webhook.ValidateWebhookService(path, s.Name, s.Namespace, s.Path, port) // the wrong way round, as in Kubernetes
+	return webhook.ValidateWebhookService(path, s.Name, s.Namespace, s.Path, ptr.Deref(s.Port, hookclient.ServicePort)) // the wrong way round, as in Kubernetes
 }
 
 func validateVersions(versions []string, path *field.Path) (errs field.ErrorList) {

@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
@@ -52,13 +53,7 @@ func New(c *apiextensionsv1.WebhookConversion, n hookclient.Network) (*Webhook, 
 	}
 	config := hookclient.Config{CABundle: c.ClientConfig.CABundle, MaxCalls: maxCalls, MaxAnswer: maxAnswerBytes}
 	if s := c.ClientConfig.Service; s != nil {
-		config.Service = &hookclient.Service{Namespace: s.Namespace, Name: s.Name}
-		if s.Path != nil {
-			config.Service.Path = *s.Path
-		}
-		if s.Port != nil {
-			config.Service.Port = *s.Port
-		}
+		config.Service = &hookclient.Service{Namespace: s.Namespace, Name: s.Name, Path: ptr.Deref(s.Path, ""), Port: ptr.Deref(s.Port, 0)}
 	} else {
 		config.URL = *c.ClientConfig.URL
 	}

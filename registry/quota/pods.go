@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -32,9 +33,9 @@ func compute(requests, limits corev1.ResourceList) Usage {
 	usage := Usage{corev1.ResourcePods: *resource.NewQuantity(1, resource.DecimalSI)}
 	for name, q := range requests {
 		switch {
-		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name):
+		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, IsHugePages(name):
 			usage[name], usage[requestsPrefix+name] = q, q
-		case isExtended(string(name)):
+		case IsExtended(name), strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix):
 			usage[requestsPrefix+name] = q
 		}
 	}
@@ -46,10 +47,6 @@ func compute(requests, limits corev1.ResourceList) Usage {
 	return usage
 }
 
-func isHugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
 // Required returns an error if a container of a pod doesn't say how much it takes of processor or memory that a quota counts.
 // restricted are the quota's names. Where the pod as a whole says so, its containers needn't.
 func Required(restricted []corev1.ResourceName, object *unstructured.Unstructured) error {
@@ -57,9 +54,7 @@ func Required(restricted []corev1.ResourceName, object *unstructured.Unstructure
 	if err := decode(object, &pod); err != nil {
 		return err
 	}
-	if ofWholePod(pod.Spec.Resources, func(r *corev1.ResourceRequirements) []corev1.ResourceList {
-		return []corev1.ResourceList{r.Requests, r.Limits}
-	}) {
+	if resourcehelper.IsPodLevelResourcesSet(&pod) {
 		return nil
 	}
 	missing := map[corev1.ResourceName][]string{}
@@ -83,25 +78,6 @@ func Required(restricted []corev1.ResourceName, object *unstructured.Unstructure
 		return nil
 	}
 	return fmt.Errorf("must specify %s", strings.Join(texts, "; "))
-}
-
-// ofWholePod tells whether a pod as a whole has one of the resources that it can have.
-func ofWholePod(r *corev1.ResourceRequirements, of func(r *corev1.ResourceRequirements) []corev1.ResourceList) bool {
-	if r == nil {
-		return false
-	}
-	for _, list := range of(r) {
-		for name := range list {
-			if isOfPods(name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func isOfPods(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
 }
 
 // ofStatus counts what a pod has by its status, too, as upstream's evaluator does by default in 1.37.

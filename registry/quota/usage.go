@@ -93,22 +93,24 @@ func Resources(name corev1.ResourceName) []schema.GroupResource {
 	return nil
 }
 
-// isNative tells whether a resource of nodes is Kubernetes' own.
-func isNative(name string) bool {
-	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
+// IsNative tells whether a resource of nodes is Kubernetes' own.
+func IsNative(name corev1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
+
+// IsExtended tells whether a resource of nodes is somebody else's, and has a name that a quota can have.
+func IsExtended(name corev1.ResourceName) bool {
+	return !IsNative(name) && !strings.HasPrefix(string(name), requestsPrefix) && len(validation.IsQualifiedName(requestsPrefix+string(name))) == 0
+}
+
+// IsHugePages tells whether a resource is pages of a size.
+func IsHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // isExtendedRequest tells whether a name of a quota's is about requests of an extended resource.
 func isExtendedRequest(name string) bool {
-	return strings.HasPrefix(name, requestsPrefix) && (!isNative(name) || strings.HasPrefix(name, implicitRequests))
-}
-
-// isExtended tells whether a resource of a container's is an extended one.
-func isExtended(name string) bool {
-	if strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix) {
-		return true
-	}
-	return !isNative(name) && !strings.HasPrefix(name, requestsPrefix) && len(validation.IsQualifiedName(requestsPrefix+name)) == 0
+	return strings.HasPrefix(name, requestsPrefix) && (!IsNative(corev1.ResourceName(name)) || strings.HasPrefix(name, implicitRequests))
 }
 
 // Names returns those names of a quota's hard limits that count objects of a resource, sorted.

@@ -37,7 +37,7 @@ func Kinds() []registry.Type {
 			Columns:  quotaColumns, Default: line.Set(defaultQuota), Validate: validateQuota},
 		{Names: line.Names("", "v1", "LimitRange", "limits"), New: line.New[corev1.LimitRange],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, NamesNew: true, Awaited: true},
-			Columns:  limitRangeColumns, Default: line.Set(defaultLimitRange), Validate: line.Rules(validateLimitRange)},
+			Columns:  column.Created, Default: line.Set(defaultLimitRange), Validate: line.Rules(validateLimitRange)},
 		{Names: line.Names(schedulingGroup, "v1", "PriorityClass", "pc"), New: line.New[schedulingv1.PriorityClass], ClusterScoped: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, Awaited: true, Generation: line.Counted(func(_, _ *schedulingv1.PriorityClass) bool { return false })},
 			Columns:  priorityClassColumns, Default: line.Set(defaultPriorityClass), Validate: line.Rules(validatePriorityClass)},

@@ -12,10 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/pods"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 )
 
 // The rules of LimitRanges, in the order in which Kubernetes asks them.
@@ -111,7 +110,7 @@ func (c *check) limitsFit(name corev1.ResourceName, of *field.Path, least, most,
 			c.ratioFits(ratio, least, most, at("maxLimitRequestRatio"))
 		}
 	}
-	if otherwise != nil && request != nil && (!pods.IsNative(name) || pods.IsHugePages(name)) && otherwise.Cmp(*request) != 0 {
+	if otherwise != nil && request != nil && (!quota.IsNative(name) || quota.IsHugePages(name)) && otherwise.Cmp(*request) != 0 {
 		c.Add(field.Invalid(at("defaultRequest"), request, fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", otherwise.String(), request.String(), name)))
 	}
 }
@@ -149,5 +148,3 @@ func completed(list, from corev1.ResourceList) corev1.ResourceList {
 	maps.Copy(out, list)
 	return out
 }
-
-func limitRangeColumns() []registry.Column { return []registry.Column{column.CreatedAt()} }

@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 )
 
 func defaultQuota(q *corev1.ResourceQuota) {
@@ -110,17 +111,10 @@ func validateQuantity(name corev1.ResourceName, q resource.Quantity, at *field.P
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(at, q.String(), apivalidation.IsNegativeErrorMsg))
 	}
-	if whole := slices.Contains(countedNames, name) || isExtendedName(name); whole && q.MilliValue()%1000 != 0 {
+	if whole := slices.Contains(countedNames, name) || quota.IsExtended(name); whole && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(at, q, "must be an integer"))
 	}
 	return errs
-}
-
-// isExtendedName tells whether a name is that of an extended resource of nodes.
-func isExtendedName(name corev1.ResourceName) bool {
-	text := string(name)
-	return strings.Contains(text, "/") && !strings.Contains(text, corev1.ResourceDefaultNamespacePrefix) &&
-		!strings.HasPrefix(text, corev1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+text)) == 0
 }
 
 func validateQuotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {

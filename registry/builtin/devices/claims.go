@@ -74,11 +74,7 @@ func prepareClaimTemplate(t, _ *resourcev1.ResourceClaimTemplate, _ string) {
 type deviceID struct{ Driver, Pool, Device, ShareID string }
 
 func idOf(d resourcev1.AllocatedDeviceStatus) deviceID {
-	id := deviceID{d.Driver, d.Pool, d.Device, ""}
-	if d.ShareID != nil {
-		id.ShareID = *d.ShareID
-	}
-	return id
+	return deviceID{d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, "")}
 }
 
 // allocated are the devices that a claim has.
@@ -88,11 +84,7 @@ func allocated(c *resourcev1.ResourceClaim) sets.Set[deviceID] {
 		return all
 	}
 	for _, r := range c.Status.Allocation.Devices.Results {
-		id := deviceID{r.Driver, r.Pool, r.Device, ""}
-		if r.ShareID != nil {
-			id.ShareID = string(*r.ShareID)
-		}
-		all.Insert(id)
+		all.Insert(deviceID{r.Driver, r.Pool, r.Device, string(ptr.Deref(r.ShareID, ""))})
 	}
 	return all
 }

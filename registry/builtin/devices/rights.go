@@ -72,27 +72,19 @@ func (o judge) mayWriteClaimStatus(ctx context.Context, c *check, claim, old *re
 
 // changedDrivers are the drivers of which a device's status is new, changed or gone, sorted.
 func changedDrivers(is, was *resourcev1.ResourceClaimStatus) []string {
-	type device struct{ driver, pool, name, share string }
-	keyOf := func(d *resourcev1.AllocatedDeviceStatus) device {
-		key := device{driver: d.Driver, pool: d.Pool, name: d.Device}
-		if d.ShareID != nil {
-			key.share = *d.ShareID
-		}
-		return key
-	}
-	before, changed := map[device]*resourcev1.AllocatedDeviceStatus{}, sets.New[string]()
+	before, changed := map[deviceID]*resourcev1.AllocatedDeviceStatus{}, sets.New[string]()
 	for i := range was.Devices {
-		before[keyOf(&was.Devices[i])] = &was.Devices[i]
+		before[idOf(was.Devices[i])] = &was.Devices[i]
 	}
 	for i := range is.Devices {
 		d := &is.Devices[i]
-		if old := before[keyOf(d)]; old == nil || !equality.Semantic.DeepEqual(old, d) {
+		if old := before[idOf(*d)]; old == nil || !equality.Semantic.DeepEqual(old, d) {
 			changed.Insert(d.Driver)
 		}
-		delete(before, keyOf(d))
+		delete(before, idOf(*d))
 	}
 	for gone := range before {
-		changed.Insert(gone.driver)
+		changed.Insert(gone.Driver)
 	}
 	return sets.List(changed)
 }

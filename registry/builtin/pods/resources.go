@@ -13,6 +13,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 )
 
 // The rules for the resources of pods and their containers.
@@ -55,9 +56,9 @@ func ContainerResource(name corev1.ResourceName, at *field.Path) field.ErrorList
 	switch {
 	case simple && len(errs) == 0 && !IsStandard(name):
 		return append(errs, field.Invalid(at, name, "must be a standard resource type or fully qualified"), field.Invalid(at, name, "must be a standard resource for containers"))
-	case simple && name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage && !IsHugePages(name):
+	case simple && name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage && !quota.IsHugePages(name):
 		return append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
-	case !simple && !IsNative(name) && !isExtended(name):
+	case !simple && !quota.IsNative(name) && !quota.IsExtended(name):
 		return append(errs, field.Invalid(at, name, "doesn't follow extended resource name standard"))
 	}
 	return errs
@@ -71,7 +72,7 @@ func podResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	switch {
 	case !strings.Contains(string(name), "/") && !IsStandard(name):
 		return field.ErrorList{field.Invalid(at, name, "must be a standard resource type or fully qualified")}
-	case !ofWholePod(name):
+	case !resourcehelper.IsSupportedPodLevelResource(name):
 		return field.ErrorList{field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory})}
 	}
 	return nil
@@ -86,17 +87,7 @@ func IsStandard(name corev1.ResourceName) bool {
 		corev1.ResourceRequestsStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
 		return true
 	}
-	return IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
-}
-
-// IsNative tells whether a resource is Kubernetes' own.
-func IsNative(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
-}
-
-// isExtended tells whether a resource is somebody else's, and has a name that a quota can have.
-func isExtended(name corev1.ResourceName) bool {
-	return !IsNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
+	return quota.IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
 // Requirements checks what is requested and limited. known says whether there is such a resource.
@@ -109,7 +100,7 @@ func (c *PodCheck) Requirements(r *corev1.ResourceRequirements, known func(corev
 		c.Add(known(name, at)...)
 		c.quantity(name, q, at)
 		computes = computes || name == corev1.ResourceCPU || name == corev1.ResourceMemory
-		pages = pages || IsHugePages(name)
+		pages = pages || quota.IsHugePages(name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		quantity(name, r.Limits[name], at.Child("limits").Key(string(name)))
@@ -120,7 +111,7 @@ func (c *PodCheck) Requirements(r *corev1.ResourceRequirements, known func(corev
 		q := r.Requests[name]
 		quantity(name, q, requests.Key(string(name)))
 		limit, limited := r.Limits[name]
-		exact := !IsNative(name) || IsHugePages(name)
+		exact := !quota.IsNative(name) || quota.IsHugePages(name)
 		switch {
 		case limited && exact && q.Cmp(limit) != 0:
 			c.Add(field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
@@ -138,7 +129,7 @@ func (c *PodCheck) Requirements(r *corev1.ResourceRequirements, known func(corev
 // quantity checks an amount of a resource.
 func (c *PodCheck) quantity(name corev1.ResourceName, q resource.Quantity, at *field.Path) {
 	c.NotNegative(at, q)
-	if isExtended(name) && q.MilliValue()%1000 != 0 {
+	if quota.IsExtended(name) && q.MilliValue()%1000 != 0 {
 		c.Add(field.Invalid(at, q, "must be an integer"))
 	}
 }
@@ -146,7 +137,7 @@ func (c *PodCheck) quantity(name corev1.ResourceName, q resource.Quantity, at *f
 // pages wants what is a size of huge pages to be a number of them.
 func (c *PodCheck) pages(name corev1.ResourceName, q resource.Quantity, at *field.Path) {
 	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
-	if IsHugePages(name) && (err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0) {
+	if quota.IsHugePages(name) && (err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0) {
 		c.Young(rules.PagesDivide, field.Invalid(at, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
 	}
 }
@@ -204,7 +195,7 @@ func (c *PodCheck) podResources(at *field.Path) {
 	}
 	sum = limitsTogether(c.Spec)
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
-		if own, has := r.Limits[name]; has && IsHugePages(name) && own.Cmp(sum[name]) < 0 {
+		if own, has := r.Limits[name]; has && quota.IsHugePages(name) && own.Cmp(sum[name]) < 0 {
 			all := sum[name]
 			c.Add(field.Invalid(at.Child("limits").Key(string(name)), own.String(), "must be greater than or equal to aggregate container limits of "+all.String()))
 		}
@@ -240,22 +231,22 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 	limits := limitsTogether(s)
 	for name, limit := range limits {
-		if _, requested := r.Requests[name]; IsHugePages(name) && !requested {
+		if _, requested := r.Requests[name]; quota.IsHugePages(name) && !requested {
 			orAdd(&r.Limits, name, limit)
 		}
 	}
 	for name, request := range requestsTogether(s) {
-		if ofWholePod(name) && !IsHugePages(name) { // huge pages are requested as they're limited
+		if resourcehelper.IsSupportedPodLevelResource(name) && !quota.IsHugePages(name) { // huge pages are requested as they're limited
 			orAdd(&r.Requests, name, request)
 		}
 	}
 	for name, limit := range r.Limits {
-		if ofWholePod(name) {
+		if resourcehelper.IsSupportedPodLevelResource(name) {
 			orAdd(&r.Requests, name, limit)
 		}
 	}
 	for name, request := range r.Requests {
-		if limit, limited := limits[name]; ofWholePod(name) && limited && allLimit(s, name) {
+		if limit, limited := limits[name]; resourcehelper.IsSupportedPodLevelResource(name) && limited && allLimit(s, name) {
 			if request.Cmp(limit) > 0 {
 				limit = request
 			}
@@ -279,16 +270,6 @@ func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
 	return true
 }
 
-// ofWholePod tells whether a resource can be that of all containers together.
-func ofWholePod(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || IsHugePages(name)
-}
-
-// IsHugePages tells whether a resource is pages of a size.
-func IsHugePages(name corev1.ResourceName) bool {
-	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
-}
-
 // hasPodResources tells whether a pod says something of all containers together.
 func hasPodResources(r *corev1.ResourceRequirements) bool {
 	if r == nil {
@@ -296,7 +277,7 @@ func hasPodResources(r *corev1.ResourceRequirements) bool {
 	}
 	for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
 		for name := range list {
-			if ofWholePod(name) {
+			if resourcehelper.IsSupportedPodLevelResource(name) {
 				return true
 			}
 		}

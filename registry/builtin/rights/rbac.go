@@ -152,8 +152,6 @@ func validateSubject(c *rules.Check, s rbacv1.Subject, at *field.Path) {
 	rules.Among(c, at.Child("apiGroup"), &s.APIGroup, group)
 }
 
-func roleColumns() []registry.Column { return []registry.Column{column.CreatedAt()} }
-
 // The columns of bindings have descriptions of an older version.
 func roleBindingColumns() []registry.Column {
 	return bindingColumns("roleBinding", rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"])
