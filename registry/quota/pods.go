@@ -25,8 +25,11 @@ func counts(pod *corev1.Pod) bool {
 	return !time.Now().After(pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
 }
 
-// usageOfPod returns what a pod takes that hasn't ended.
-func usageOfPod(pod *corev1.Pod) Usage { return compute(podRequests(pod), podLimits(pod)) }
+// usageOfPod returns what a pod takes that hasn't ended: what it asks for or has, whatever is more, with its overhead, and up to what it may
+// take, likewise. Only what is limited has overhead.
+func usageOfPod(pod *corev1.Pod) Usage {
+	return compute(resourcehelper.PodRequests(pod, ofStatus), resourcehelper.PodLimits(pod, ofStatus))
+}
 
 // compute returns what requests and limits take, by the names that count them.
 func compute(requests, limits corev1.ResourceList) Usage {
@@ -82,14 +85,6 @@ func Required(restricted []corev1.ResourceName, object *unstructured.Unstructure
 
 // ofStatus counts what a pod has by its status, too, as upstream's evaluator does by default in 1.37.
 var ofStatus = resourcehelper.PodResourcesOptions{UseStatusResources: true}
-
-// podRequests returns what a pod asks for or has, whatever is more, with its overhead.
-func podRequests(pod *corev1.Pod) corev1.ResourceList {
-	return resourcehelper.PodRequests(pod, ofStatus)
-}
-
-// podLimits returns up to what a pod may take, likewise. Only what is limited has overhead.
-func podLimits(pod *corev1.Pod) corev1.ResourceList { return resourcehelper.PodLimits(pod, ofStatus) }
 
 // podInScope tells whether a pod fulfils a requirement.
 func podInScope(pod *corev1.Pod, r corev1.ScopedResourceSelectorRequirement) (bool, error) {

@@ -17,7 +17,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
-// The groups.
 const (
 	nodeGroup       = "node.k8s.io"
 	schedulingGroup = "scheduling.k8s.io"

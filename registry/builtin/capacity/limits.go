@@ -14,18 +14,18 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/pods"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 )
 
 // The rules of LimitRanges, in the order in which Kubernetes asks them.
 
 func validateLimitRange(r, _ *corev1.LimitRange) field.ErrorList {
-	c, types := &check{}, sets.New[corev1.LimitType]()
+	c, types := &check{}, rules.Earlier[corev1.LimitType]{}
 	for i := range r.Spec.Limits {
 		limit, at := &r.Spec.Limits[i], field.NewPath("spec", "limits").Index(i)
 		c.limitType(limit.Type, at.Child("type"))
-		c.Twice(types.Has(limit.Type), at.Child("type"), limit.Type)
-		types.Insert(limit.Type)
+		c.Twice(types.Had(limit.Type), at.Child("type"), limit.Type)
 		c.limit(limit, at)
 	}
 	return c.Errs

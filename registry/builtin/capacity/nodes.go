@@ -101,10 +101,9 @@ type check struct{ rules.Check }
 func (c *check) nodeUpdate(n, old *corev1.Node) {
 	c.nodeAnnotations(n.Annotations)
 	c.nodeStatus(&n.Status)
-	seen := map[corev1.NodeAddress]bool{}
+	seen := rules.Earlier[corev1.NodeAddress]{}
 	for i, a := range n.Status.Addresses {
-		c.Twice(seen[a], field.NewPath("status", "addresses").Index(i), rules.Untagged(a))
-		seen[a] = true
+		c.Twice(seen.Had(a), field.NewPath("status", "addresses").Index(i), rules.Untagged(a))
 	}
 	const once = `node updates may not change podCIDR except from "" to valid`
 	was, is, at := old.Spec.PodCIDRs, n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs")
@@ -161,7 +160,7 @@ func (c *check) taints(taints []corev1.Taint, list *field.Path) {
 		key    string
 		effect corev1.TaintEffect
 	}
-	seen := map[key]bool{}
+	seen := rules.Earlier[key]{}
 	for i, t := range taints {
 		at := list.Index(i)
 		c.Add(metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
@@ -169,12 +168,11 @@ func (c *check) taints(taints []corev1.Taint, list *field.Path) {
 			c.Add(field.Invalid(at.Child("value"), t.Value, strings.Join(texts, ";")))
 		}
 		c.Add(rules.OneOf(at.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
-		if seen[key{t.Key, t.Effect}] {
+		if seen.Had(key{t.Key, t.Effect}) {
 			twice := field.Duplicate(at, rules.Untagged(t))
 			twice.Detail = "taints must be unique by key and effect pair"
 			c.Add(twice)
 		}
-		seen[key{t.Key, t.Effect}] = true
 	}
 }
 
@@ -239,11 +237,10 @@ func validateRuntimeClass(class, old *nodev1.RuntimeClass) field.ErrorList {
 		at = at.Child("tolerations")
 		c.Spec.Tolerations = s.Tolerations
 		c.Tolerations(at)
-		seen := map[corev1.Toleration]bool{}
+		seen := rules.Earlier[corev1.Toleration]{}
 		for i, t := range s.Tolerations {
 			key := corev1.Toleration{Key: t.Key, Operator: t.Operator, Value: t.Value, Effect: t.Effect}
-			c.Twice(seen[key], at.Index(i), rules.Untagged(t))
-			seen[key] = true
+			c.Twice(seen.Had(key), at.Index(i), rules.Untagged(t))
 		}
 	}
 	if old != nil {

@@ -215,11 +215,10 @@ func validateFlowSchemaStatus(s, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 
 // conditionTypes checks that the conditions of a status have types, each its own.
 func conditionTypes[C any, T ~string](conditions []C, typeOf func(C) T) field.ErrorList {
-	c, seen := &check{}, sets.New[T]()
+	c, seen := &check{}, rules.Earlier[T]{}
 	for i, condition := range conditions {
 		at, of := field.NewPath("status", "conditions").Index(i).Child("type"), typeOf(condition)
-		c.Twice(seen.Has(of), at, of)
-		seen.Insert(of)
+		c.Twice(seen.Had(of), at, of)
 		c.Required(at, string(of))
 	}
 	return c.Errs

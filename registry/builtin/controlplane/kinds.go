@@ -28,7 +28,6 @@ func Leases() []registry.Type {
 	}
 }
 
-// The groups.
 const (
 	flowcontrolGroup  = "flowcontrol.apiserver.k8s.io"
 	registrationGroup = "apiregistration.k8s.io"

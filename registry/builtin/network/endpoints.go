@@ -9,7 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -135,14 +134,13 @@ func (c *check) slicePorts(ports []discoveryv1.EndpointPort, at *field.Path) {
 		c.Add(field.TooMany(at, len(ports), maxSlicePorts))
 		return
 	}
-	names := sets.New[string]()
+	names := rules.Earlier[string]{}
 	for i := range ports {
 		p, at := &ports[i], at.Index(i)
 		if *p.Name != "" {
 			c.Label(at.Child("name"), *p.Name)
 		}
-		c.Twice(names.Has(*p.Name), at.Child("name"), p.Name)
-		names.Insert(*p.Name)
+		c.Twice(names.Had(*p.Name), at.Child("name"), p.Name)
 		rules.Among(c, at.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 		if p.AppProtocol != nil {
 			c.Qualified(at.Child("appProtocol"), *p.AppProtocol)

@@ -23,7 +23,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 )
 
-// The groups.
 const (
 	discoveryGroup  = "discovery.k8s.io"
 	networkingGroup = "networking.k8s.io"

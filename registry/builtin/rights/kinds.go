@@ -13,7 +13,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
-// The groups.
 const (
 	rbacGroup           = "rbac.authorization.k8s.io"
 	authenticationGroup = "authentication.k8s.io"

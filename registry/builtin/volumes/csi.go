@@ -86,9 +86,7 @@ func (c *Check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) 
 				of.Insert(value)
 			}
 			c.Qualified(at.Child("key"), e.Key)
-			if _, twice := values[e.Key]; twice {
-				c.Add(field.Duplicate(at.Child("key"), e.Key))
-			}
+			c.Twice(values[e.Key] != nil, at.Child("key"), e.Key)
 			values[e.Key] = of
 		}
 		c.Twice(known.Had(topology(values)), at, "")

@@ -23,7 +23,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
-// The groups.
 const (
 	appsGroup        = "apps"
 	batchGroup       = "batch"
