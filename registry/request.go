@@ -52,6 +52,14 @@ const (
 // each row. A Form of protobuf must be one that the endpoint Encodes.
 func (e *Endpoint) Shown(r *Request) (*form.Shown, error) {
 	switch {
+	case r.Form.Encoding == form.ServerSent:
+		plain := *r
+		plain.Form.Encoding = form.JSON
+		shown, err := e.Shown(&plain)
+		if err != nil {
+			return nil, err
+		}
+		return e.Forms.ServerSent(shown), nil
 	case r.Form.Kind == form.Whole && r.Form.Encoding == form.JSON:
 		return e.Whole, nil
 	case r.Form.Kind == form.Whole && e.Messages != nil:

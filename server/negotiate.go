@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // mediaType is a form in which a body is written.
@@ -28,7 +29,8 @@ type mediaType string
 const (
 	mediaJSON     mediaType = "application/json"
 	mediaYAML     mediaType = "application/yaml"
-	mediaProtobuf mediaType = kubeproto.Media // typed clients ask for it, and send it
+	mediaProtobuf mediaType = kubeproto.Media             // typed clients ask for it, and send it
+	mediaEvents   mediaType = watchstream.ServerSentMedia // browsers' EventSource asks for it
 )
 
 // accepter says in which media type, if any, a clause of an Accept header can be answered.
@@ -57,7 +59,15 @@ func acceptMessage(c clause) (mediaType, bool) {
 	return acceptObject(c)
 }
 
-// acceptJSON is for what exists as JSON only, such as watches.
+// acceptStream is for watches.
+func acceptStream(c clause) (mediaType, bool) {
+	if c.media == string(mediaEvents) {
+		return mediaEvents, true
+	}
+	return acceptJSON(c)
+}
+
+// acceptJSON is for what exists as JSON only.
 func acceptJSON(c clause) (mediaType, bool) {
 	media, ok := acceptObject(c)
 	return media, ok && media == mediaJSON
@@ -79,6 +89,9 @@ func (t target) negotiateForm(headers []string, accept accepter, metadata string
 			media, ok = mediaProtobuf, t.endpoint.Encodes(t.Subresource, asked.Kind)
 		} else {
 			media, ok = accept(clause{media: c.media})
+			if media == mediaEvents {
+				asked.Encoding = form.ServerSent
+			}
 			ok = ok && (c.media != "application/*" || !t.endpoint.GoType() || knowsMedia(headers)) // see unacceptable
 		}
 		if ok {

@@ -26,7 +26,7 @@ import (
 // headers are out everything else is the stream's.
 func (h *handler) watch(w *response, r *http.Request, t target) error {
 	accept := r.Header.Values("Accept")
-	media, wanted, err := t.negotiateForm(accept, acceptJSON, oneMetadata)
+	media, wanted, err := t.negotiateForm(accept, acceptStream, oneMetadata)
 	if err != nil && knowsMedia(accept) { // in which there are objects, but no streams of them
 		return notAcceptable("only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
 	}
@@ -35,7 +35,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	}
 	t.warn(w, r)
 	framing := framingOf(media)
-	cursor, options, err := reads.Of(t.endpoint).Watch(r.Context(), t.request(w, r, wanted))
+	cursor, options, err := openWatch(w, r, t, wanted)
 	var about *reads.StreamError
 	if errors.As(err, &about) {
 		return h.tell(w, r, framing, about.ErrStatus)
@@ -144,6 +144,16 @@ var (
 			return watchstream.AppendError(dst, encodeStatus(status))
 		},
 	}
+	framingServerSent = framing{
+		Framing: wire.Framing{
+			Media:    string(mediaEvents),
+			Count:    func(p []byte) int { return bytes.Count(p, serverSentEnd) },
+			Messages: serverSentMessages,
+		},
+		tell: func(dst []byte, status metav1.Status) []byte {
+			return watchstream.AppendServerSentError(dst, encodeStatus(status), int(status.Code))
+		},
+	}
 	framingProtobuf = framing{
 		Framing: wire.Framing{Media: kubeproto.StreamMedia, Count: kubeproto.CountFrames, Messages: kubeproto.Frames, Binary: true},
 		tell: func(dst []byte, status metav1.Status) []byte {
@@ -153,8 +163,11 @@ var (
 )
 
 func framingOf(media mediaType) *framing {
-	if media == mediaProtobuf {
+	switch media {
+	case mediaProtobuf:
 		return &framingProtobuf
+	case mediaEvents:
+		return &framingServerSent
 	}
 	return &framingJSON
 }

@@ -24,8 +24,9 @@ type Encoding string
 
 // The encodings. Not every Form of every resource has Protobuf; Tables never have.
 const (
-	JSON     Encoding = ""
-	Protobuf Encoding = "protobuf"
+	JSON       Encoding = ""
+	Protobuf   Encoding = "protobuf"
+	ServerSent Encoding = "server-sent events" // of watches alone
 )
 
 // Kind is a kind of Form.
@@ -38,7 +39,7 @@ const (
 	Table        Kind = "Table"
 )
 
-// Key is a form with its options. Ten may be made of one resource.
+// Key is a form with its options. Nineteen may be made of one resource.
 type Key struct {
 	Form
 	Include metav1.IncludeObjectPolicy // what comes with the row of a table
@@ -119,6 +120,20 @@ func NewLazy(declare func() []Column, hidden string) *Forms {
 		}
 		return compile(declare())
 	}), made: map[Key]*Shown{}}
+}
+
+// ServerSent returns the form in which watches have server-sent events of what a form of JSON shows.
+func (f *Forms) ServerSent(of *Shown) *Shown {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := of.Key
+	k.Encoding = ServerSent
+	if f.made[k] == nil {
+		s := *of
+		s.Key, s.Event = k, of.Event.AsServerSent()
+		f.made[k] = &s
+	}
+	return f.made[k]
 }
 
 // Get returns a form other than Whole; whole is the view of that.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -93,9 +94,10 @@ func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 		}
 		return Of(now).watch(ctx, r)
 	}
+	bookmarks := opts.bookmarks || r.Form.Encoding == form.ServerSent // as ids without data, which nobody minds
 	return cursor, watchstream.Options{
-		Bookmarks:  opts.bookmarks,
-		InitialEnd: opts.initialEvents && opts.bookmarks,
+		Bookmarks:  bookmarks,
+		InitialEnd: opts.initialEvents && bookmarks,
 		Timeout:    opts.timeout,
 	}, nil
 }

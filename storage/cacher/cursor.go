@@ -332,7 +332,7 @@ func (c *Cursor) AppendInitialEnd(dst []byte) []byte {
 
 func (c *Cursor) appendBookmark(dst []byte, annotation string) []byte {
 	v := c.nextView()
-	c.begun = true
+	c.begun = !v.ServerSent || c.begun // one of those is no event
 	return v.AppendBookmark(dst, c.rev, annotation)
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
-	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // state is how far a cursor has given its initial state.
@@ -179,7 +178,7 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 		if shown == nil || overflows(len(dst)-start, o) {
 			return dst, o.Key, nil
 		}
-		if dst, err = view.AppendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = view.AppendState(dst, shown); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", o.Key, err)
 		}
 		view = g.view
@@ -211,7 +210,7 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 	}
 	start, view := len(dst), c.nextView()
 	for _, shown := range objects {
-		if dst, err = view.AppendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = view.AppendState(dst, shown); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", shown.Key, err)
 		}
 		view = c.group.view

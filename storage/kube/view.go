@@ -25,6 +25,8 @@ type View struct {
 	// what depends on the time is as old as that. Render may be called while a lock of the cacher is held, for which
 	// only readers of the same event or the same state wait: it must not block or call the cacher.
 	Render func(dst []byte, o *Object) []byte
+	// ServerSent writes events as server-sent ones (watchstream.ServerSentMedia), and not as lines. See AsServerSent.
+	ServerSent bool
 	// Encoding, if set, makes messages of objects: the view is one of protobuf, and not of JSON. See Protobuf.
 	Encoding *Encoding
 	// First, if set, is the view of the first event of each watch.
@@ -33,6 +35,16 @@ type View struct {
 	Conversion *Conversion
 
 	envelope kubeproto.Type // around each message, where there's an Encoding
+}
+
+// AsServerSent returns the view of JSON that shows the same and writes events as server-sent ones.
+func (v *View) AsServerSent() *View {
+	events := *v
+	events.ServerSent = true
+	if v.First != nil {
+		events.First = v.First.AsServerSent()
+	}
+	return &events
 }
 
 // Append appends an object as JSON to dst; the view must be one of JSON. Where the view has a Conversion, the object must
@@ -120,7 +132,10 @@ func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
 // AppendBookmark appends a whole BOOKMARK event at a revision. annotation is the name of the annotation that it carries, ""
 // for none.
 func (v *View) AppendBookmark(dst []byte, rev storage.Revision, annotation string) []byte {
-	if v.Encoding != nil {
+	switch {
+	case v.ServerSent:
+		return watchstream.AppendServerSentID(dst, int64(rev))
+	case v.Encoding != nil:
 		return kubeproto.AppendBookmark(dst, v.envelope, int64(rev), annotation)
 	}
 	b := watchstream.BookmarkOf{APIVersion: v.APIVersion, Kind: v.Kind, ResourceVersion: rev.String(), InitialEnd: annotation == watchstream.InitialEventsEnd}
@@ -132,7 +147,10 @@ func (v *View) AppendBookmark(dst []byte, rev storage.Revision, annotation strin
 
 // AppendError appends a whole ERROR event.
 func (v *View) AppendError(dst []byte, f watchstream.Failure) []byte {
-	if v.Encoding != nil {
+	switch {
+	case v.ServerSent:
+		return watchstream.AppendServerSentError(dst, f.Status(), f.Code)
+	case v.Encoding != nil:
 		return kubeproto.AppendError(dst, kubeproto.Failure(f.Code, f.Reason, f.Message))
 	}
 	return watchstream.AppendError(dst, f.Status())
@@ -148,6 +166,16 @@ func (v *View) AppendFrame(dst []byte, t watchstream.Type, o *Object, rev storag
 		return dst, err
 	}
 	return m.AppendEvent(dst, v.envelope, t.String(), int64(rev)), nil
+}
+
+// AppendState appends the ADDED event of an object of an initial state, as AppendFrame does. As a server-sent event it has no id: who has got a
+// part of the state must begin again.
+func (v *View) AppendState(dst []byte, o *Object) ([]byte, error) {
+	if v.ServerSent {
+		dst = watchstream.AppendServerSentHead(dst, watchstream.Added, 0)
+		return watchstream.AppendServerSentTail(v.appendAt(dst, o, o.Revision)), nil
+	}
+	return v.AppendFrame(dst, watchstream.Added, o, o.Revision)
 }
 
 // FrameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
@@ -167,8 +195,12 @@ func (v *View) NewFrame(t watchstream.Type, o *Object, rev storage.Revision) ([]
 	return m.AppendEvent(make([]byte, 0, m.EventSize(v.envelope, name, at)), v.envelope, name, at), nil
 }
 
-// appendJSONFrame appends a whole event as one JSON document and a newline.
+// appendJSONFrame appends a whole event as one JSON document and a newline, or as a server-sent event.
 func (v *View) appendJSONFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) []byte {
+	if v.ServerSent {
+		dst = watchstream.AppendServerSentHead(dst, t, int64(rev))
+		return watchstream.AppendServerSentTail(v.appendAt(dst, o, rev))
+	}
 	dst = watchstream.AppendHead(dst, t)
 	dst = v.appendAt(dst, o, rev)
 	return watchstream.AppendTail(dst)

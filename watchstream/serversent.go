@@ -1,0 +1,44 @@
+package watchstream
+
+import "strconv"
+
+// ServerSentMedia is the media type of server-sent events, in which a browser's EventSource reads a stream. Source: the HTML Living
+// Standard, section 9.2. An event is
+//
+//	event: ADDED
+//	id: 42
+//	data: {...}
+//
+// and an empty line. A client that comes back sends the last id that it got.
+const ServerSentMedia = "text/event-stream"
+
+// AppendServerSentHead appends what comes before the object in a server-sent event of type t. The event has no id for 0.
+func AppendServerSentHead(dst []byte, t Type, id int64) []byte {
+	dst = append(append(append(dst, "event: "...), typeNames[t]...), '\n')
+	if id != 0 {
+		dst = append(appendServerSentID(dst, id), '\n')
+	}
+	return append(dst, "data: "...)
+}
+
+// AppendServerSentTail appends what follows the object in a server-sent event.
+func AppendServerSentTail(dst []byte) []byte { return append(dst, "\n\n"...) }
+
+// AppendServerSentID appends an id without data: the client takes note of the id, and its program isn't told.
+func AppendServerSentID(dst []byte, id int64) []byte {
+	return AppendServerSentTail(appendServerSentID(dst, id))
+}
+
+func appendServerSentID(dst []byte, id int64) []byte {
+	return strconv.AppendInt(append(dst, "id: "...), id, 10)
+}
+
+// AppendServerSentError appends an ERROR event, after which a stream ends. status is a Status of meta/v1 as compact JSON, with that code.
+// If history is gone, the client forgets the id, so that it doesn't come back with it.
+func AppendServerSentError(dst, status []byte, code int) []byte {
+	dst = append(dst, "event: ERROR\n"...)
+	if code == codeExpired {
+		dst = append(dst, "id:\n"...)
+	}
+	return AppendServerSentTail(append(append(dst, "data: "...), status...))
+}
