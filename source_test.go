@@ -25,7 +25,7 @@ var etcdsLocks = map[string][]string{
 	"Defrag":     nil,
 	"Alarms":     {"storage/etcd/database.go"},
 	"KV": {
-		"storage/etcd/compaction.go",        // the keeper's goroutine, or the start
+		"storage/etcd/compaction.go",  // the keeper's goroutine, or the start
 		"storage/etcd/space.go",       // the keeper's goroutine
 		"storage/etcd/raise.go",       // as above
 		"storage/embedded/store.go",   // reads that say that they wait
