@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -54,6 +55,9 @@ func memberOf(plugin any) member {
 		m.validate = p.Validate
 	case checker:
 		m.validate = refusing(p.Check)
+	}
+	if m.admit == nil && m.validate == nil {
+		panic(fmt.Sprintf("admission: %T neither changes objects nor judges them", plugin))
 	}
 	return m
 }

@@ -77,7 +77,7 @@ func (w *response) fail(r *http.Request, err error) {
 		w.internal(r, err)
 		w.end.cutOff = true
 	case errors.Is(err, registry.ErrEnded):
-		w.answerEnded()
+		w.answerEnded(r)
 	default:
 		if errors.As(err, &refused) {
 			w.end.refused = refused.name
@@ -88,7 +88,10 @@ func (w *response) fail(r *http.Request, err error) {
 
 // answerEnded answers a request whose time is over as the filter does that kube-apiserver has around all else: with a Status that doesn't say it is
 // one, as text.
-func (w *response) answerEnded() {
+func (w *response) answerEnded(r *http.Request) {
+	if w.callBack(r, registry.ErrEnded.ErrStatus) {
+		return
+	}
 	for _, name := range []string{"ETag", flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID} {
 		w.Header().Del(name)
 	}
@@ -103,6 +106,9 @@ func (w *response) answerEnded() {
 func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	w.Header().Del("ETag") // of the answer that this is instead of
 	w.auditStatus(answer)
+	if w.callBack(r, answer) {
+		return
+	}
 	if answer.Details != nil && answer.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(answer.Details.RetryAfterSeconds)))
 	}

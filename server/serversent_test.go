@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -134,7 +136,37 @@ func TestServerSentExpired(t *testing.T) {
 	if e.lastID != "" {
 		t.Errorf("the browser would come back with %q", e.lastID)
 	}
-	openEventSource(t, s, path, e.lastID).expect("ADDED a", "id #*")
+	for _, query := range []string{"", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
+		openEventSource(t, s, path+query, e.lastID).expect("ADDED a", "id #*")
+	}
+}
+
+// TestServerSentNow: who begins now has an id at once, so that a cut right after that loses nothing.
+func TestServerSentNow(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	e := openEventSource(t, s, widgetsPath+"?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", "")
+	e.expect("id #*")
+	e.body.Close()
+	s.PostYAML(widgetsPath, widget("b"))
+	openEventSource(t, s, widgetsPath+"?watch=true", e.lastID).expect("ADDED b #*")
+}
+
+// TestServerSentLater: what can't be served now is said in a stream, because a browser doesn't come back after an HTTP error.
+func TestServerSentLater(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Bounds.MaxConnections, s.Log = 1, slog.New(slog.DiscardHandler) })
+	s.Client = &http.Client{Transport: newTransport(false, false)}
+	defer s.Watch("/api/v1/namespaces?watch=true").Close()
+	s.Client = &http.Client{Transport: newTransport(false, false)} // with a connection too many
+	e := openEventSource(t, s, "/api/v1/namespaces?watch=true", "")
+	if !e.lines.Scan() || e.lines.Text() != "retry: 1000" {
+		t.Errorf("it begins with %q", e.lines.Text())
+	}
+	e.expect("ERROR 503", "end")
+	if res, body := s.Do("GET", "/api/v1/namespaces?watch=true", ""); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("others get %s: %s", res.Status, body)
+	}
 }
 
 // TestServerSentTables: tables come as events, too, and only the first has the columns.

@@ -94,10 +94,10 @@ func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 		}
 		return Of(now).watch(ctx, r)
 	}
-	bookmarks := opts.bookmarks || r.Form.Encoding == form.ServerSent // as ids without data, which nobody minds
+	serverSent := r.Form.Encoding == form.ServerSent // whose bookmarks are ids: who is cut off needs one from the start
 	return cursor, watchstream.Options{
-		Bookmarks:  bookmarks,
-		InitialEnd: opts.initialEvents && bookmarks,
+		Bookmarks:  opts.bookmarks || serverSent,
+		InitialEnd: opts.initialEvents && opts.bookmarks || serverSent,
 		Timeout:    opts.timeout,
 	}, nil
 }

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"bytes"
+	"encoding/json"
 	"strconv"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
@@ -173,9 +175,22 @@ func (v *View) AppendFrame(dst []byte, t watchstream.Type, o *Object, rev storag
 func (v *View) AppendState(dst []byte, o *Object) ([]byte, error) {
 	if v.ServerSent {
 		dst = watchstream.AppendServerSentHead(dst, watchstream.Added, 0)
-		return watchstream.AppendServerSentTail(v.appendAt(dst, o, o.Revision)), nil
+		return v.appendLine(dst, o, o.Revision), nil
 	}
 	return v.AppendFrame(dst, watchstream.Added, o, o.Revision)
+}
+
+// appendLine appends the object and the end of a server-sent event, in which the object must be one line. What somebody else has put into etcd may
+// have several.
+func (v *View) appendLine(dst []byte, o *Object, rev storage.Revision) []byte {
+	from := len(dst)
+	dst = v.appendAt(dst, o, rev)
+	if data := dst[from:]; bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
+		var line bytes.Buffer
+		json.Compact(&line, data) // it's JSON, as the scanner has found
+		dst = append(dst[:from], line.Bytes()...)
+	}
+	return watchstream.AppendServerSentTail(dst)
 }
 
 // FrameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
@@ -199,7 +214,7 @@ func (v *View) NewFrame(t watchstream.Type, o *Object, rev storage.Revision) ([]
 func (v *View) appendJSONFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) []byte {
 	if v.ServerSent {
 		dst = watchstream.AppendServerSentHead(dst, t, int64(rev))
-		return watchstream.AppendServerSentTail(v.appendAt(dst, o, rev))
+		return v.appendLine(dst, o, rev)
 	}
 	dst = watchstream.AppendHead(dst, t)
 	dst = v.appendAt(dst, o, rev)
