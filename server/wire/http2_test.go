@@ -12,16 +12,14 @@ import (
 
 // TestHTTP2StreamOutlivesAnswers: the time that net/http gives an ordinary answer doesn't end a stream.
 func TestHTTP2StreamOutlivesAnswers(t *testing.T) {
-	later := make(chan struct{})
+	later, written := make(chan struct{}), make(chan error, 1) // capacity 1: the test may have failed before
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sink, err := openHTTP2(w, outlet(), time.Minute)
-		if err != nil {
-			t.Error(err)
+		if err == nil {
+			<-later
+			err = sink.Write(append(make([]byte, watchstream.Headroom), "event\n"...))
 		}
-		<-later
-		if err := sink.Write(append(make([]byte, watchstream.Headroom), "event\n"...)); err != nil {
-			t.Error(err)
-		}
+		written <- err
 	}))
 	const answerTimeout = 100 * time.Millisecond
 	server.Config.WriteTimeout = answerTimeout
@@ -39,5 +37,8 @@ func TestHTTP2StreamOutlivesAnswers(t *testing.T) {
 	time.AfterFunc(3*answerTimeout, func() { close(later) }) // that it passes is what this is about
 	if line, err := bufio.NewReader(res.Body).ReadString('\n'); line != "event\n" {
 		t.Errorf("got %q, %v", line, err)
+	}
+	if err := <-written; err != nil { // before the client leaves
+		t.Error(err)
 	}
 }
