@@ -22,7 +22,7 @@ import (
 // callBack answers an EventSource that can't be served now. It never comes back after an HTTP error, so it's told in a stream, and when to come
 // back. It reports whether it has answered: other refusals and other clients are answered as ever.
 func (w *response) callBack(r *http.Request, answer metav1.Status) bool {
-	if code := answer.Code; code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable && code != http.StatusGatewayTimeout {
+	if code := answer.Code; r.Method != http.MethodGet || code != http.StatusTooManyRequests && code != http.StatusServiceUnavailable && code != http.StatusGatewayTimeout {
 		return false
 	}
 	if media, err := negotiate(r.Header.Values("Accept"), acceptStream); err != nil || media != mediaEvents {

@@ -167,6 +167,9 @@ func TestServerSentLater(t *testing.T) {
 	if res, body := s.Do("GET", "/api/v1/namespaces?watch=true", ""); res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("others get %s: %s", res.Status, body)
 	}
+	if res, body := s.Do("POST", "/api/v1/namespaces", "{}", "Accept", "text/event-stream"); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a write gets %s: %s", res.Status, body)
+	}
 }
 
 // TestServerSentTables: tables come as events, too, and only the first has the columns.
