@@ -9,6 +9,6 @@
 // Nothing here knows which objects there are, or who asks. The package starts no goroutine. It has one lock,
 // Conversion.mu, under which Conversion.Needed is called and nothing else: a leaf.
 //
-// Bounds: maxDepth and maxStored for what is scanned, and what NewMessages is given. What conversions make grows with the
+// Bounds: jsonscan.MaxDepth and maxStored for what is scanned, and what NewMessages is given. What conversions make grows with the
 // objects and the versions that are read. Conversions counts it.
 package kube

@@ -3,6 +3,7 @@ package kube
 import (
 	"sync/atomic"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -39,7 +40,7 @@ func NewObject(key string, raw []byte, rev storage.Revision) *Object {
 			o.nameAt += uint32(len(ns)) + 1
 		}
 	}
-	s := scanner{data: raw}
+	s := scanner{jsonscan.Scanner{Data: raw}}
 	o.Err = s.scan(o)
 	o.labelBits = bitsOf(o.Labels)
 	return o

@@ -10,6 +10,7 @@ import (
 
 	jsoniter "github.com/json-iterator/go"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
@@ -61,7 +62,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestScanRefuses(t *testing.T) {
-	deep := strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)
+	deep := strings.Repeat("[", jsonscan.MaxDepth+1) + strings.Repeat("]", jsonscan.MaxDepth+1)
 	for name, raw := range map[string]string{
 		"empty":                ``,
 		"array":                `[]`,
