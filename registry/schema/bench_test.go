@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
-
 	"strings"
 	"testing"
 
@@ -13,12 +11,12 @@ import (
 // benched are schemas with an object of about 1 KB, which is valid, and one more that has defaults to fill in.
 func benched(b *testing.B) []benchCase {
 	return []benchCase{
-		{"widget", schematest.Props(b, schematest.Widget), `
+		{"widget", Props(b, Widget), `
 apiVersion: bench.example.com/v1
 kind: Widget
 metadata: {name: w, namespace: default, labels: {app: bench}}
 spec: {size: 5, color: red, owner: somebody, replicas: 3, ratio: 0.5, tags: [a, b, c], payload: ` + strings.Repeat("x", 800) + "}"},
-		{"thirty", schematest.Thirty(b), gizmo},
+		{"thirty", Thirty(b), gizmo},
 	}
 }
 

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
-
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +47,7 @@ func TestManyErrors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := New(schematest.Props(t, test.schema))
+			s := New(Props(t, test.schema))
 			changed := runtime.DeepCopyJSON(test.object)
 			changed["l"].([]any)[0] = true
 			for name, old := range map[string]map[string]any{"create": nil, "update": changed} {
@@ -74,7 +72,7 @@ func numbered(prefix string, n int) string {
 
 // TestCutErrorsBlockRules has its only blocking error after those that are told.
 func TestCutErrorsBlockRules(t *testing.T) {
-	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, minLength: 5}, x-kubernetes-validations: [{rule: "false"}]}}}`))
+	s := New(Props(t, `{type: object, properties: {l: {type: array, items: {type: string, minLength: 5}, x-kubernetes-validations: [{rule: "false"}]}}}`))
 	object := list(3*maxErrors, func(int) any { return "x" })
 	object["l"].([]any)[3*maxErrors-1] = int64(1)
 	errs := s.Validate(t.Context(), object, nil, Found{})
@@ -85,7 +83,7 @@ func TestCutErrorsBlockRules(t *testing.T) {
 
 // TestLargeEnum checks many items against many values.
 func TestLargeEnum(t *testing.T) {
-	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, enum: [`+numbered("e", 20_000)+`]}}}}`))
+	s := New(Props(t, `{type: object, properties: {l: {type: array, items: {type: string, enum: [`+numbered("e", 20_000)+`]}}}}`))
 	if errs := s.Validate(t.Context(), list(50_000, func(i int) any { return fmt.Sprint("e", i%20_000) }), nil, Found{}); len(errs) > 0 {
 		t.Errorf("there are %d errors", len(errs))
 	}
@@ -93,7 +91,7 @@ func TestLargeEnum(t *testing.T) {
 
 // TestBacktracking has a pattern that takes other engines forever.
 func TestBacktracking(t *testing.T) {
-	s := New(schematest.Props(t, `{type: object, properties: {s: {type: string, pattern: "^(([a-z])+.)+[A-Z]([a-z])+$"}}}`))
+	s := New(Props(t, `{type: object, properties: {s: {type: string, pattern: "^(([a-z])+.)+[A-Z]([a-z])+$"}}}`))
 	errs := s.Validate(t.Context(), map[string]any{"s": strings.Repeat("a", 100_000)}, nil, Found{})
 	if len(errs) != 1 || errs[0].Type != field.ErrorTypeInvalid {
 		t.Error(errs)
@@ -107,7 +105,7 @@ func TestContextEnds(t *testing.T) {
 		"values": {"spec": map[string]any{"min": "x"}},
 		"rules":  {"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"names": []any{""}}},
 	} {
-		errs := New(schematest.Props(t, schematest.Texts["rules"])).Validate(ctx, object, object, Found{})
+		errs := New(Props(t, Texts["rules"])).Validate(ctx, object, object, Found{})
 		if len(errs) != 1 || errs[0].Type != field.ErrorTypeInternal || !strings.Contains(errs[0].Error(), "nobody waits") {
 			t.Errorf("%s: %v", name, errs)
 		}
@@ -116,7 +114,7 @@ func TestContextEnds(t *testing.T) {
 
 // TestContextEndsRule stops a rule of which one evaluation takes a tenth of a second.
 func TestContextEndsRule(t *testing.T) {
-	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, a == b || true)))"}]}}}}`))
+	s := New(Props(t, `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, a == b || true)))"}]}}}}`))
 	object := list(50, func(int) any { return list(40, func(int) any { return "a" })["l"] })
 	ctx, cancel := context.WithCancel(t.Context())
 	if errs := s.Validate(ctx, list(0, nil), nil, Found{}); len(errs) > 0 {
@@ -132,7 +130,7 @@ func TestContextEndsRule(t *testing.T) {
 
 // TestConcurrentFirstUse has many goroutines compile and use one schema.
 func TestConcurrentFirstUse(t *testing.T) {
-	s := New(schematest.Thirty(t))
+	s := New(Thirty(t))
 	object := tree(t, gizmo)
 	var group sync.WaitGroup
 	for range 16 {
@@ -154,14 +152,14 @@ func TestConcurrentFirstUse(t *testing.T) {
 
 // TestUnusedIsSmall: there may be hundreds of definitions, most of which nobody writes objects of.
 func TestUnusedIsSmall(t *testing.T) {
-	v1 := schematest.Thirty(t)
+	v1 := Thirty(t)
 	if n := testing.AllocsPerRun(100, func() { New(v1) }); n > 2 {
 		t.Errorf("New allocates %v times", n)
 	}
 	if size := unsafe.Sizeof(Schema{}); size > 256 {
 		t.Errorf("an unused Schema has %d bytes", size)
 	}
-	s := New(schematest.Props(t, schematest.Widget))
+	s := New(Props(t, Widget))
 	object := tree(t, `{spec: {size: 1, color: red, tags: [a]}}`)
 	use := func() {
 		_, err := s.ShapeReporting(object)
@@ -177,7 +175,7 @@ func TestUnusedIsSmall(t *testing.T) {
 
 // TestDefinitionIsUnchanged uses a schema in all ways and looks at what it was made of.
 func TestDefinitionIsUnchanged(t *testing.T) {
-	for name, v1 := range schematest.Schemas(t) {
+	for name, v1 := range Schemas(t) {
 		before := text(t, v1)
 		s := New(v1)
 		object := map[string]any{"spec": map[string]any{"list": []any{map[string]any{}}}}

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
-
 	"reflect"
 	"slices"
 	"testing"
@@ -13,15 +11,15 @@ import (
 )
 
 // fuzzed returns the schemas in a fixed order, with their oracles.
-func fuzzed(f *testing.F) (all []*Schema, oracles []*schematest.Oracle) {
-	byName := schematest.Schemas(f)
+func fuzzed(f *testing.F) (all []*Schema, oracles []*Oracle) {
+	byName := Schemas(f)
 	names := make([]string, 0, len(byName))
 	for name := range byName {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		all, oracles = append(all, New(byName[name])), append(oracles, schematest.NewOracle(f, byName[name]))
+		all, oracles = append(all, New(byName[name])), append(oracles, NewOracle(f, byName[name]))
 	}
 	for i := range all {
 		f.Add(i, []byte(`{}`), []byte(`{"spec":{}}`))

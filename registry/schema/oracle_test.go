@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
 )
 
 // TestLikeUpstream compares with the oracle: what comes out of Shape, and what is wrong with objects.
@@ -22,10 +21,10 @@ func TestLikeUpstream(t *testing.T) {
 	if testing.Short() {
 		triples = 20
 	}
-	for name, v1 := range schematest.Schemas(t) {
+	for name, v1 := range Schemas(t) {
 		t.Run(name, func(t *testing.T) {
-			s, o := New(v1), schematest.NewOracle(t, v1)
-			g := &schematest.Generator{Rand: rand.New(rand.NewPCG(7, uint64(len(name))))}
+			s, o := New(v1), NewOracle(t, v1)
+			g := &Generator{Rand: rand.New(rand.NewPCG(7, uint64(len(name))))}
 			var valid, invalid int
 			for range triples {
 				old := g.Object(v1)
@@ -74,7 +73,7 @@ func TestLikeUpstream(t *testing.T) {
 }
 
 // shapeBoth shapes content and compares with what the oracle makes of it. It returns whether that's an object.
-func shapeBoth(t *testing.T, s *Schema, o *schematest.Oracle, content map[string]any) bool {
+func shapeBoth(t *testing.T, s *Schema, o *Oracle, content map[string]any) bool {
 	t.Helper()
 	given := text(t, content)
 	want := runtime.DeepCopyJSON(content)
@@ -101,14 +100,14 @@ func shapeBoth(t *testing.T, s *Schema, o *schematest.Oracle, content map[string
 
 func sameErrors(t *testing.T, what string, obj, old map[string]any, errs, want field.ErrorList) {
 	t.Helper()
-	if got, want := schematest.Described(errs), schematest.Described(want); !slices.Equal(got, want) {
+	if got, want := Described(errs), Described(want); !slices.Equal(got, want) {
 		t.Fatalf("%s of %s, old %s, has errors\n%s\nupstream\n%s", what, text(t, obj), text(t, old), strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
 // TestSchemasAreDefinitions makes sure that the tests' schemas are such as can be posted.
 func TestSchemasAreDefinitions(t *testing.T) {
-	for name, v1 := range schematest.Schemas(t) {
+	for name, v1 := range Schemas(t) {
 		t.Run(name, func(t *testing.T) {
 			d := &crd.Definition{
 				ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"},

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
-
 	"errors"
 	"fmt"
 	"reflect"
@@ -49,41 +47,41 @@ func TestShape(t *testing.T) {
 			object: `{spec: {x: {w: [1]}, a: {b: s, c: 1}}}`, want: `{spec: {x: {w: [1]}, a: {b: s}}}`, unknown: []string{"spec.a.c"},
 		},
 		{
-			name: "nulls", schema: schematest.Texts["nullable"],
+			name: "nulls", schema: Texts["nullable"],
 			object: `{a: null, b: null, c: null, d: null, list: [null], other: [null, {a: null, b: null}], map: {k: null}, nulls: {k: null}, open: {k: null}}`,
 			want:   `{a: null, c: x, d: null, list: [null], other: [null, {a: 1}], map: {}, nulls: {k: null}, open: {k: null}}`,
 			pruned: `{a: null, c: null, d: null, list: [null], other: [null, {a: null}], map: {}, nulls: {k: null}, open: {k: null}}`,
 		},
 		{
-			name: "defaults", schema: schematest.Texts["defaults"],
+			name: "defaults", schema: Texts["defaults"],
 			object: `{}`, want: `{spec: {a: 5, b: {c: [1, 2], d: true}}}`, pruned: `{}`,
 		},
 		{
-			name: "defaults in items and maps", schema: schematest.Texts["defaults"],
+			name: "defaults in items and maps", schema: Texts["defaults"],
 			object: `{spec: {a: 1, b: {}, list: [{}, {a: x}], map: {k: {}}}}`, want: `{spec: {a: 1, b: {d: true}, list: [{a: z}, {a: x}], map: {k: {b: 0.5}}}}`,
 			pruned: `{spec: {a: 1, b: {}, list: [{}, {a: x}], map: {k: {}}}}`,
 		},
 		{
-			name: "embedded metadata", schema: schematest.Texts["embedded"],
+			name: "embedded metadata", schema: Texts["embedded"],
 			object: `{pod: {apiVersion: v1, kind: Pod, metadata: {name: x, creationTimestamp: null, none: 1, labels: {a: b}}, any: {thing: 1}}, map: {k: {apiVersion: v1, kind: A, metadata: {none: 1}, spec: s, b: 1}}}`,
 			want:   `{pod: {apiVersion: v1, kind: Pod, metadata: {name: x, labels: {a: b}}, any: {thing: 1}}, map: {k: {apiVersion: v1, kind: A, metadata: {}, spec: s}}}`,
 			// The second is upstream's way of writing it.
 			unknown: []string{"map.k.b", "map[k].metadata.none", "pod.metadata.none"},
 		},
 		{
-			name: "malformed embedded metadata", schema: schematest.Texts["embedded"],
+			name: "malformed embedded metadata", schema: Texts["embedded"],
 			object: `{pods: [{}, {apiVersion: v1, kind: Pod, metadata: {labels: 5}}]}`, wantMalformed: `pods[1].metadata: Invalid value: {"labels":5}: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type map[string]string`,
 		},
 		{
-			name: "malformed embedded kind", schema: schematest.Texts["embedded"],
+			name: "malformed embedded kind", schema: Texts["embedded"],
 			object: `{pod: {kind: 5}}`, wantMalformed: `pod.kind: Invalid value: 5: must be a string`,
 		},
-		{name: "trivial", schema: schematest.Texts["trivial"], object: `{a: null, b: {c: 1}}`, want: `{a: null, b: {c: 1}}`},
+		{name: "trivial", schema: Texts["trivial"], object: `{a: null, b: {c: 1}}`, want: `{a: null, b: {c: 1}}`},
 		{name: "a type that doesn't match", schema: `{type: object, properties: {spec: {type: object, properties: {a: {type: integer, default: 1}}}}}`, object: `{spec: [{x: 1}]}`, want: `{spec: [{}]}`, unknown: []string{"spec[0].x"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := New(schematest.Props(t, test.schema))
+			s := New(Props(t, test.schema))
 			object := tree(t, test.object)
 			unknown, err := s.ShapeReporting(object)
 			if test.wantMalformed != "" {
@@ -118,7 +116,7 @@ func TestShape(t *testing.T) {
 
 // TestDefaultsAreCopies makes sure that an object can be changed without changing the next one's defaults.
 func TestDefaultsAreCopies(t *testing.T) {
-	s := New(schematest.Props(t, schematest.Texts["defaults"]))
+	s := New(Props(t, Texts["defaults"]))
 	for range 2 {
 		object := map[string]any{}
 		if err := s.Shape(object); err != nil {
@@ -143,7 +141,7 @@ func TestTrivial(t *testing.T) {
 		`{type: object, x-kubernetes-preserve-unknown-fields: true, default: {}}`:                                false,
 		`{type: object, x-kubernetes-preserve-unknown-fields: true, x-kubernetes-validations: [{rule: "1==1"}]}`: false,
 	} {
-		if got := New(schematest.Props(t, schema)).Trivial(); got != want {
+		if got := New(Props(t, schema)).Trivial(); got != want {
 			t.Errorf("Trivial is %t for %s", got, schema)
 		}
 	}
@@ -169,7 +167,7 @@ func TestNoSchema(t *testing.T) {
 
 // TestNotStructural has a schema that never passes the validation of definitions.
 func TestNotStructural(t *testing.T) {
-	s := New(schematest.Props(t, `{type: object, properties: {a: {$ref: "#/definitions/a"}}}`))
+	s := New(Props(t, `{type: object, properties: {a: {$ref: "#/definitions/a"}}}`))
 	if err := s.Shape(map[string]any{}); err == nil || !strings.Contains(err.Error(), "$ref") {
 		t.Errorf("Shape: %v", err)
 	}
@@ -183,7 +181,7 @@ func TestNotStructural(t *testing.T) {
 
 // TestUnknownIsBounded prunes more than is listed, under names as long as a body.
 func TestUnknownIsBounded(t *testing.T) {
-	s := New(schematest.Props(t, `{type: object, properties: {m: {type: object, additionalProperties: {type: object, properties: {a: {type: string}}}}}}`))
+	s := New(Props(t, `{type: object, properties: {m: {type: object, additionalProperties: {type: object, properties: {a: {type: string}}}}}}`))
 	fields := map[string]any{}
 	for i := range 50_000 {
 		fields[fmt.Sprintf("%05d", i)] = true
@@ -225,7 +223,7 @@ func TestDeep(t *testing.T) {
 		}
 		return deep
 	}
-	for name, v1 := range schematest.Schemas(t) {
+	for name, v1 := range Schemas(t) {
 		for _, nest := range []func() any{lists, objects} {
 			s, content := New(v1), map[string]any{}
 			for _, field := range []string{"spec", "status", "a", "any", "one", "pod", "pods", "map", "list"} {
@@ -243,7 +241,7 @@ func TestDeep(t *testing.T) {
 	for range 200 {
 		schema = `{type: object, additionalProperties: ` + schema + `}`
 	}
-	s := New(schematest.Props(t, schema))
+	s := New(Props(t, schema))
 	var deep any = "x"
 	for range 200 {
 		deep = map[string]any{"a": deep}

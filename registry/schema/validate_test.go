@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
-
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +15,7 @@ type validateCase struct {
 
 func (test validateCase) run(t *testing.T, validate func(s *Schema, obj, old map[string]any) []string) {
 	t.Helper()
-	s := New(schematest.Props(t, test.schema))
+	s := New(Props(t, test.schema))
 	got := validate(s, tree(t, test.object), tree(t, test.old))
 	slices.Sort(got)
 	slices.Sort(test.want)
@@ -40,7 +38,7 @@ func runAll(t *testing.T, tests []validateCase) {
 }
 
 func TestValidate(t *testing.T) {
-	types, enums, formats, lists, logic := schematest.Texts["types"], schematest.Texts["enums"], schematest.Texts["formats"], schematest.Texts["lists"], schematest.Texts["logic"]
+	types, enums, formats, lists, logic := Texts["types"], Texts["enums"], Texts["formats"], Texts["lists"], Texts["logic"]
 	runAll(t, []validateCase{
 		{name: "empty", schema: types, object: `{}`},
 		{name: "valid", schema: types, object: `{o: {a: 1}, a: [x], s: abc, i: 9, i32: 5, i64: 7, m: 10, num: 0.75, d: 1e300, f: 0.5, b: true, x: 80, any: [1, {}]}`},
@@ -83,9 +81,9 @@ func TestValidate(t *testing.T) {
 		{name: "int-or-string too long", schema: types, object: `{x: https}`, want: []string{`x: Too long: may not be more than 4 bytes`}},
 		{name: "int-or-string as neither", schema: types, object: `{x: true}`, want: []string{`x: Invalid value: "boolean": x in body must be of type integer,string: "boolean"`}},
 		{name: "null", schema: types, object: `{i: null}`, want: []string{`i: Invalid value: "null": i in body must be of type integer: "null"`}},
-		{name: "nullable", schema: schematest.Texts["nullable"], object: `{a: null, list: [null], nulls: {k: null}}`},
-		{name: "required", schema: schematest.Widget, object: `{spec: {size: 1}}`, want: []string{`spec.color: Required value`}},
-		{name: "required at the root", schema: schematest.Widget, object: `{}`, want: []string{`spec: Required value`}},
+		{name: "nullable", schema: Texts["nullable"], object: `{a: null, list: [null], nulls: {k: null}}`},
+		{name: "required", schema: Widget, object: `{spec: {size: 1}}`, want: []string{`spec.color: Required value`}},
+		{name: "required at the root", schema: Widget, object: `{}`, want: []string{`spec: Required value`}},
 		{name: "enum", schema: enums, object: `{s: c}`, want: []string{`s: Unsupported value: "c": supported values: "a", "b", ""`}},
 		{name: "enum of integers", schema: enums, object: `{i: 3}`, want: []string{`i: Unsupported value: 3: supported values: "1", "2", "80"`}},
 		{name: "enum of integers, a string", schema: enums, object: `{i: "1"}`, want: []string{
@@ -122,18 +120,18 @@ func TestValidate(t *testing.T) {
 		}},
 		{name: "oneOf, both", schema: logic, object: `{one: 3}`, want: []string{`<nil>: Invalid value: "": "one" must validate one and only one schema (oneOf). Found 2 valid alternatives`}},
 		{name: "not", schema: logic, object: `{not: a}`, want: []string{`<nil>: Invalid value: "": "not" must not validate the schema (not)`}},
-		{name: "metadata's name", schema: schematest.Texts["meta"], object: `{kind: Thing, metadata: {name: abc}, spec: {}}`, want: []string{`metadata.name: Invalid value: "abc": metadata.name in body should match '^[a-z]$'`}},
-		{name: "embedded", schema: schematest.Texts["embedded"], object: `{pod: {metadata: {name: x}}}`, want: []string{
+		{name: "metadata's name", schema: Texts["meta"], object: `{kind: Thing, metadata: {name: abc}, spec: {}}`, want: []string{`metadata.name: Invalid value: "abc": metadata.name in body should match '^[a-z]$'`}},
+		{name: "embedded", schema: Texts["embedded"], object: `{pod: {metadata: {name: x}}}`, want: []string{
 			`pod.apiVersion: Required value`,
 			`pod.kind: Required value`,
 		}},
-		{name: "embedded, all wrong", schema: schematest.Texts["embedded"], object: `{pods: [{apiVersion: a/b/c, kind: "1", metadata: {name: "a/b", labels: {"-": x}}}]}`, want: []string{
+		{name: "embedded, all wrong", schema: Texts["embedded"], object: `{pods: [{apiVersion: a/b/c, kind: "1", metadata: {name: "a/b", labels: {"-": x}}}]}`, want: []string{
 			`pods[0].apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c`,
 			`pods[0].kind: Invalid value: "1": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
 			`pods[0].metadata.labels: Invalid value: "-": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 			`pods[0].metadata.name: Invalid value: "a/b": may not contain '/'`,
 		}},
-		{name: "embedded in a map", schema: schematest.Texts["embedded"], object: `{map: {k: {apiVersion: "", kind: ""}}}`, want: []string{
+		{name: "embedded in a map", schema: Texts["embedded"], object: `{map: {k: {apiVersion: "", kind: ""}}}`, want: []string{
 			`map[k].apiVersion: Invalid value: "": must not be empty`,
 			`map[k].kind: Invalid value: "": must not be empty`,
 		}},
@@ -143,7 +141,7 @@ func TestValidate(t *testing.T) {
 
 // TestRatchet has updates: errors of what is as it was are forgiven.
 func TestRatchet(t *testing.T) {
-	status, lists := schematest.Texts["status"], schematest.Texts["lists"]
+	status, lists := Texts["status"], Texts["lists"]
 	nested := `{type: object, properties: {spec: {type: object, required: [r], properties: {r: {type: string}, a: {type: string, maxLength: 3}, e: {type: string, enum: [x]}, num: {type: integer, minimum: 5}, m: {type: object, additionalProperties: {type: string, pattern: "^x"}}, l: {type: array, items: {type: string, maxLength: 1}}}}}}`
 	runAll(t, []validateCase{
 		{name: "unchanged field", schema: nested, old: `{spec: {r: a, a: long, num: 1}}`, object: `{spec: {r: b, a: long, num: 1}}`},
@@ -161,18 +159,18 @@ func TestRatchet(t *testing.T) {
 		{name: "duplicates before", schema: lists, old: `{set: [a, a]}`, object: `{set: [b, b]}`},
 		{name: "no duplicates before", schema: lists, old: `{set: [a]}`, object: `{set: [a, a]}`, want: []string{`set[1]: Duplicate value: "a"`}},
 		{name: "duplicates elsewhere before", schema: lists, old: `{set: [a, a]}`, object: `{set: [a, a], map: [{a: 1}, {a: 1}]}`},
-		{name: "kind is not forgiven", schema: schematest.Texts["meta"], old: `{kind: Other, spec: {}}`, object: `{kind: Other, spec: {a: 1}}`, want: []string{`kind: Unsupported value: "Other": supported values: "Thing"`}},
-		{name: "embedded is not forgiven", schema: schematest.Texts["embedded"], old: `{pod: {}}`, object: `{pod: {}}`, want: []string{
+		{name: "kind is not forgiven", schema: Texts["meta"], old: `{kind: Other, spec: {}}`, object: `{kind: Other, spec: {a: 1}}`, want: []string{`kind: Unsupported value: "Other": supported values: "Thing"`}},
+		{name: "embedded is not forgiven", schema: Texts["embedded"], old: `{pod: {}}`, object: `{pod: {}}`, want: []string{
 			`pod.apiVersion: Required value`,
 			`pod.kind: Required value`,
 		}},
 		{name: "new object", schema: status, object: `{spec: {a: 1}}`, want: []string{`spec.a: Invalid value: 1: spec.a in body should be greater than or equal to 3`}},
-		{name: "branches are not forgiven one by one", schema: schematest.Texts["logic"], old: `{one: 3, not: a}`, object: `{one: 3, not: b}`, want: []string{`<nil>: Invalid value: "": "not" must not validate the schema (not)`}},
+		{name: "branches are not forgiven one by one", schema: Texts["logic"], old: `{one: 3, not: a}`, object: `{one: 3, not: b}`, want: []string{`<nil>: Invalid value: "": "not" must not validate the schema (not)`}},
 	})
 }
 
 func TestRules(t *testing.T) {
-	rules := schematest.Texts["rules"]
+	rules := Texts["rules"]
 	runAll(t, []validateCase{
 		{name: "valid", schema: rules, object: `{metadata: {name: x}, spec: {min: 1, max: 2, names: [a], map: {k: 1}, port: 80, divided: 2}}`},
 		{name: "root, by name", schema: rules, object: `{metadata: {name: forbidden}}`, want: []string{`<nil>: Invalid value: failed rule: self.metadata.name != 'forbidden'`}},
@@ -211,7 +209,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestValidateStatus(t *testing.T) {
-	status, rules := schematest.Texts["status"], schematest.Texts["rules"]
+	status, rules := Texts["status"], Texts["rules"]
 	tests := []validateCase{
 		{name: "valid", schema: status, old: `{spec: {a: 3}}`, object: `{spec: {a: 3}, status: {kind: x, num: 1}}`},
 		{name: "spec isn't looked at", schema: status, old: `{spec: {}}`, object: `{spec: {}, status: {kind: x}}`},
@@ -223,7 +221,7 @@ func TestValidateStatus(t *testing.T) {
 		{name: "null", schema: status, old: `{spec: {a: 3}}`, object: `{spec: {a: 3}, status: null}`},
 		{name: "ratcheted", schema: status, old: `{status: {kind: x, num: 0}}`, object: `{status: {kind: w, num: 0}}`},
 		{name: "removed", schema: status, old: `{status: {kind: x}}`, object: `{}`},
-		{name: "no status in the schema", schema: schematest.Texts["types"], old: `{}`, object: `{status: 5}`},
+		{name: "no status in the schema", schema: Texts["types"], old: `{}`, object: `{status: 5}`},
 		{name: "list in spec, wrong before", schema: status, old: `{spec: {set: [1, 1]}}`, object: `{spec: {set: [1, 1]}, status: {kind: x}}`},
 		{name: "rules", schema: rules, old: `{metadata: {name: x}, spec: {map: {k: 5}}, status: {s: a}}`, object: `{metadata: {name: x}, spec: {map: {k: 5}}, status: {s: b, num: -1}}`, want: []string{
 			`status.num: Invalid value: -1: num in body should be greater than or equal to 0`,

@@ -1,6 +1,4 @@
-// Package schematest has what the schemas of definitions are tested with: schemas, objects that are about right
-// for them, and what Kubernetes itself makes of these.
-package schematest
+package schema
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package server_test
+package schema_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
+	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -29,11 +29,11 @@ func TestVerdictsLikeUpstream(t *testing.T) {
 	const pairs = 50 // of each schema
 	s := servertest.New(t)
 	var created, updated, refused int
-	for i, name := range slices.Sorted(maps.Keys(schematest.Schemas(t))) {
-		v1 := schematest.Schemas(t)[name]
-		d := differ{t: t, server: s, oracle: schematest.NewOracle(t, v1), plural: fmt.Sprintf("things%d", i), kind: fmt.Sprintf("Thing%d", i)}
+	for i, name := range slices.Sorted(maps.Keys(schema.Schemas(t))) {
+		v1 := schema.Schemas(t)[name]
+		d := differ{t: t, server: s, oracle: schema.NewOracle(t, v1), plural: fmt.Sprintf("things%d", i), kind: fmt.Sprintf("Thing%d", i)}
 		d.define(v1)
-		g := &schematest.Generator{Rand: rand.New(rand.NewPCG(11, uint64(i)))}
+		g := &schema.Generator{Rand: rand.New(rand.NewPCG(11, uint64(i)))}
 		for n := range pairs {
 			obj := withoutMeta(g.Object(v1))
 			stored, errs := d.write("POST", d.path(), fmt.Sprintf("o%d", n), obj, nil)
@@ -68,7 +68,7 @@ func withoutMeta(object map[string]any) map[string]any {
 type differ struct {
 	t            *testing.T
 	server       *servertest.Server
-	oracle       *schematest.Oracle
+	oracle       *schema.Oracle
 	plural, kind string
 }
 
@@ -88,7 +88,7 @@ func (d *differ) define(v1 *apiextensionsv1.JSONSchemaProps) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if res, answer := d.server.Do("POST", definitionsPath, string(definition), "Content-Type", "application/json"); res.StatusCode != http.StatusCreated {
+	if res, answer := d.server.Do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", string(definition), "Content-Type", "application/json"); res.StatusCode != http.StatusCreated {
 		d.t.Fatalf("%s: %s", res.Status, answer)
 	}
 }

@@ -1,4 +1,4 @@
-package schematest
+package schema
 
 import (
 	"embed"
@@ -11,7 +11,7 @@ import (
 
 // ThirtyDefinition is a definition with 30 fields and two rules, as YAML.
 //
-//go:embed thirty.yaml
+//go:embed testdata/thirty.yaml
 var ThirtyDefinition []byte
 
 // Thirty returns the schema of thirty.yaml, which has 30 fields and two rules.
@@ -61,15 +61,15 @@ func Schemas(t testing.TB) map[string]*apiextensionsv1.JSONSchemaProps {
 	return all
 }
 
-//go:embed schemas/*.yaml
+//go:embed testdata/schemas/*.yaml
 var files embed.FS
 
 // Texts are schemas as YAML, by name.
 var Texts = func() map[string]string {
 	all := map[string]string{}
-	entries, _ := files.ReadDir("schemas") // both are a part of the program
+	entries, _ := files.ReadDir("testdata/schemas") // both are a part of the program
 	for _, e := range entries {
-		text, _ := files.ReadFile("schemas/" + e.Name())
+		text, _ := files.ReadFile("testdata/schemas/" + e.Name())
 		all[strings.TrimSuffix(e.Name(), ".yaml")] = string(text)
 	}
 	return all

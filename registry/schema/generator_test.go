@@ -1,4 +1,4 @@
-package schematest
+package schema
 
 import (
 	"maps"
