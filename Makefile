@@ -64,6 +64,10 @@ ci: check test differential-replay bench-once ## what must pass before a change 
 cover: ## run the tests and print the share of statements that they reach; bin/cover.out has the lines
 	@mkdir -p bin && $(GO) test -coverpkg=./... -coverprofile=bin/cover.out ./... && $(GO) tool cover -func=bin/cover.out | tail -1
 
+.PHONY: console
+console: ## make the console's files in server/console/dist from the sources in console/src; npm brings the packages
+	$(GO) -C console run .
+
 .PHONY: bench
 bench: ## run every Go benchmark for BENCHTIME (200ms); `go run ./bench` lists the scenarios
 	$(EACH) $(GO) test $(BENCH) ./...$(DONE)

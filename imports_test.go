@@ -99,9 +99,10 @@ var floors = []floor{
 	{"server/secrets", []string{"access", "internal/private", "storage"}},
 	{"server/kubeconfig", []string{"server/secrets"}},
 	{"server/markup", []string{"registry/clip"}},
+	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"server/wire", "server/guard", "server/flowcontrol", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"server/wire", "server/guard", "server/flowcontrol", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},

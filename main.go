@@ -67,6 +67,7 @@ type flags struct {
 	version  bool
 	parent   parentFlag
 
+	console          bool
 	managedFields    string
 	serviceIPs       string
 	webhookAddresses []string
@@ -253,6 +254,7 @@ func parse(f *flags, args []string, getenv func(string) string) error {
 	if _, err := parseLevel(f.logLevel); err != nil {
 		return err
 	}
+	f.server.Serving.NoConsole = !f.console
 	return f.parseWriting()
 }
 
@@ -306,6 +308,8 @@ func flagGroups(f *flags) []flagGroup {
 	set.StringVar(&s.Serving.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
 	set.StringSliceVar(&s.Serving.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
+
+	set.BoolVar(&f.console, "console", true, "serve the console, a page for browsers, at /console and at /")
 
 	set = group("Data")
 	set.StringVar(&s.Data.Dir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")

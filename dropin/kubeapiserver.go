@@ -30,6 +30,9 @@ const KubeAPIServer = "kube-apiserver"
 // dependents to go: kube-apiserver alone removes neither.
 const ControllersVariable = "APISERVER_LITE_CONTROLLERS"
 
+// ConsoleVariable names the variable of the environment that turns the console on, if it's "true". kube-apiserver has no flag of that name.
+const ConsoleVariable = "APISERVER_LITE_CONSOLE"
+
 // AddressesVariable names the variable of the environment that has networks, with commas between them, in which webhooks and
 // aggregated API servers may be called besides public addresses. kube-apiserver calls any address and has no flag for it.
 const AddressesVariable = "APISERVER_LITE_WEBHOOK_ADDRESSES"
@@ -92,6 +95,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	s := &a.Server
 	s.Data.Ephemeral = true // unless ChooseStore finds an etcd cluster: the data goes with the process, as that of envtest's etcd does
 	s.API.ManagedFieldsAlways = true
+	s.Serving.NoConsole = getenv(ConsoleVariable) != "true" // programs use that name, and have no use for a page
 	s.API.Builtin = builtin.All
 	s.Plugins.Kubernetes = true
 	s.System.On = true

@@ -73,21 +73,21 @@ type resetPage struct {
 
 // serveReset answers POST /debug/reset.
 func (h *handler) serveReset(w *response, r *http.Request) error {
-	if err := h.snapshots.check(w, r, "to"); err != nil {
+	if err := h.besides.snapshots.check(w, r, "to"); err != nil {
 		return err
 	}
-	to, name := h.snapshots.start, ""
+	to, name := h.besides.snapshots.start, ""
 	if w.query.Has("to") {
 		var err error
 		if name, err = nameOf(w.query, "to"); err != nil {
 			return err
 		}
-		if to = h.snapshots.find(name); to == nil {
+		if to = h.besides.snapshots.find(name); to == nil {
 			return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no snapshot %q", name))
 		}
 	}
-	h.snapshots.resetting.Lock()
-	defer h.snapshots.resetting.Unlock()
+	h.besides.snapshots.resetting.Lock()
+	defer h.besides.snapshots.resetting.Unlock()
 	rev, err := h.registry.Reset(r.Context(), to)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (h *handler) serveReset(w *response, r *http.Request) error {
 
 // serveSnapshot answers POST /debug/snapshot.
 func (h *handler) serveSnapshot(w *response, r *http.Request) error {
-	if err := h.snapshots.check(w, r, "name"); err != nil {
+	if err := h.besides.snapshots.check(w, r, "name"); err != nil {
 		return err
 	}
 	name, err := nameOf(w.query, "name")
@@ -120,7 +120,7 @@ func (h *handler) serveSnapshot(w *response, r *http.Request) error {
 		return err
 	}
 	objects, bytes := state.Size()
-	if err := h.snapshots.add(name, snapshot{state, bytes}); err != nil {
+	if err := h.besides.snapshots.add(name, snapshot{state, bytes}); err != nil {
 		return err
 	}
 	return w.writePage(resetPage{name, state.Revision().String(), objects})

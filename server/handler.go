@@ -46,11 +46,17 @@ type handler struct {
 	checks    []check     // of its health
 	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
 	pulse     *replica.Pulse // nil: no other process uses the store
-	snapshots *snapshots
-	members   *etcd.Server // nil unless the store has several
+	besides   besides
 	// aggregator knows what other servers have; nil: none has anything.
 	aggregator *aggregator.Aggregator
 	routes     http.Handler
+}
+
+// besides is what a server has besides Kubernetes' API.
+type besides struct {
+	console   bool // the console is served
+	snapshots *snapshots
+	members   *etcd.Server // nil unless the store has several
 }
 
 // gate is what a request passes before its route.
@@ -202,6 +208,10 @@ func (h *handler) serve(w *response, r *http.Request) {
 	nowhere := err == guard.ErrEmptySegment
 	if nowhere {
 		err = nil // once it's known who asks, it's answered as any other path that leads nowhere
+	}
+	if err == nil && !nowhere && h.consoleTakes(w, r) {
+		handle(serveConsole)(w, r)
+		return
 	}
 	identified := r
 	if err == nil {

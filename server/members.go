@@ -28,13 +28,13 @@ type membersPage struct {
 
 // serveMembers answers GET /apiserver-lite/members.
 func (h *handler) serveMembers(w *response, r *http.Request) error {
-	if h.members == nil {
+	if h.besides.members == nil {
 		return errNoCluster()
 	}
 	if r.Method != http.MethodGet {
 		return methodNotAllowed(w, http.MethodGet, "only GET is served here; DELETE "+membersPath+"/NAME removes a member")
 	}
-	all, err := h.members.Members(r.Context())
+	all, err := h.besides.members.Members(r.Context())
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (h *handler) serveMembers(w *response, r *http.Request) error {
 
 // serveMember answers DELETE /apiserver-lite/members/NAME with the members that are left.
 func (h *handler) serveMember(w *response, r *http.Request) error {
-	if h.members == nil {
+	if h.besides.members == nil {
 		return errNoCluster()
 	}
 	if r.Method != http.MethodDelete {
@@ -53,7 +53,7 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 	if err != nil {
 		return errUnknownPath
 	}
-	err = kv.Wrap("remove the member", name, h.members.RemoveMember(r.Context(), name))
+	err = kv.Wrap("remove the member", name, h.besides.members.RemoveMember(r.Context(), name))
 	switch {
 	case errors.Is(err, etcd.ErrNoMember):
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", guard.Quote(clip.Text(name))))
@@ -62,7 +62,7 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 	case err != nil:
 		return h.registry.Failed(err)
 	}
-	all, err := h.members.Members(r.Context())
+	all, err := h.besides.members.Members(r.Context())
 	if err != nil {
 		return err
 	}

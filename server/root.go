@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/apiserver-lite/apiserver-lite/server/console"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 )
 
@@ -12,10 +13,12 @@ type extra struct {
 	discovery.Extra
 	ephemeral bool // only a server with --ephemeral has it
 	clustered bool // only a server with --cluster-listen has it
+	console   bool // a server with --console=false lacks it
 }
 
 // allExtras are on the page of /, in JSON under extrasMember. docs/wire.md has a line for each, which a test checks.
 var allExtras = []extra{
+	{Extra: discovery.Extra{Name: "GET /console", Description: "is a page for people, who come with a browser"}, console: true},
 	{Extra: discovery.Extra{Name: "GET /debug/quiescent", Description: "waits until the controllers have nothing left to do"}},
 	{Extra: discovery.Extra{Name: "GET /debug/watchers", Description: "lists the open watches, and how far they're behind"}},
 	{Extra: discovery.Extra{Name: "GET /apiserver-lite/members", Description: "lists the processes that have the store together"}, clustered: true},
@@ -28,7 +31,7 @@ var allExtras = []extra{
 // extras are those that this server has.
 func (h *handler) extras() (all []discovery.Extra) {
 	for _, e := range allExtras {
-		if (!e.ephemeral || h.snapshots != nil) && (!e.clustered || h.members != nil) {
+		if (!e.ephemeral || h.besides.snapshots != nil) && (!e.clustered || h.besides.members != nil) && (!e.console || h.besides.console) {
 			all = append(all, e.Extra)
 		}
 	}
@@ -40,15 +43,49 @@ const extrasMember = "apiserver-lite/extras"
 
 const mediaHTML mediaType = "text/html"
 
-// serveRoot serves /: the paths that there are, as JSON as kube-apiserver does, or as a page for a person who came
-// with a browser.
-func (h *handler) serveRoot(w *response, r *http.Request) error {
-	media, err := negotiate(r.Header.Values("Accept"), func(c clause) (mediaType, bool) {
+// rootMedia tells what / is answered with. It's HTML only if a client asks for that by name, as browsers do.
+func rootMedia(r *http.Request) (mediaType, error) {
+	return negotiate(r.Header.Values("Accept"), func(c clause) (mediaType, bool) {
 		if c.media == string(mediaHTML) {
 			return mediaHTML, true
 		}
 		return acceptObject(c)
 	})
+}
+
+// consoleTakes tells whether a request is the console's, whoever makes it: its files need no credential. A connection that is
+// one too many gets none of them.
+func (h *handler) consoleTakes(w *response, r *http.Request) bool {
+	if !h.besides.console || w.lobby {
+		return false
+	}
+	if console.Has(r.URL.Path) {
+		return true
+	}
+	if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	media, err := rootMedia(r)
+	return err == nil && media == mediaHTML
+}
+
+// serveConsole serves the console's files, and what isn't among them never as its page.
+func serveConsole(w *response, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
+	}
+	w.Header().Add("Vary", "Accept") // that of / depends on it
+	found, err := console.Serve(w, r)
+	if err == nil && !found {
+		return noPage(w)
+	}
+	return err
+}
+
+// serveRoot serves /: the paths that there are, as JSON as kube-apiserver does, or as a list for a person who came with a browser,
+// if there is no console, or at /index.html.
+func (h *handler) serveRoot(w *response, r *http.Request) error {
+	media, err := rootMedia(r)
 	if err != nil {
 		return err
 	}

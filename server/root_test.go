@@ -26,7 +26,7 @@ func TestExtras(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.Get("/")), &got); err != nil || len(got.Extras) == 0 {
 		t.Fatalf("%v, %+v", err, got)
 	}
-	_, people := s.Do("GET", "/", "", "Accept", "text/html")
+	_, people := s.Do("GET", "/index.html", "", "Accept", "text/html")
 	for _, e := range got.Extras {
 		if !strings.Contains(string(page), "| `"+e.Name+"` |") {
 			t.Errorf("docs/wire.md has no line for %s", e.Name)
@@ -48,7 +48,7 @@ func TestExtras(t *testing.T) {
 func TestExtrasOfDurable(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, func(s *server.Server) { s.Data.Ephemeral = false })
-	_, people := s.Do("GET", "/", "", "Accept", "text/html")
+	_, people := s.Do("GET", "/index.html", "", "Accept", "text/html")
 	for _, page := range []string{s.Get("/"), people} {
 		for _, name := range []string{"/debug/reset", "/debug/snapshot"} {
 			if strings.Contains(page, name) {
@@ -82,7 +82,7 @@ func TestRoot(t *testing.T) {
 			}
 		}
 	}
-	res, body := s.Do("GET", "/", "", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+	res, body := s.Do("GET", "/index.html", "", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
 	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, `<a href="/apis/example.com/v1">`) ||
 		!strings.Contains(body, `<a href="/apis/example.com/v1/widgets">widgets</a></td><td>wd</td><td>Widget</td><td>namespace</td>`) {
 		t.Errorf("for a browser: %s, %s: %s", res.Status, res.Header.Get("Content-Type"), body)

@@ -38,7 +38,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		ready:     in.ready.Load, checks: in.checks(),
 		quiescent: in.controllers.Quiescent,
-		snapshots: in.snapshots,
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.snapshots},
 
 		aggregator: in.aggregator,
 	}
@@ -49,7 +49,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		"readOnly": func() int { return h.capacity.inflight.now(classRead) }, "mutating": func() int { return h.capacity.inflight.now(classWrite) },
 	})
 	if s.Cluster.Listen != "" {
-		h.members = in.backing.etcd
+		h.besides.members = in.backing.etcd
 	}
 	h.routes = h.newRoutes(h.collect(in, s.Metrics))
 	return h

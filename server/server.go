@@ -142,6 +142,10 @@ type Serving struct {
 	// CORSAllowedOrigins are regular expressions, as `//example\.com(:|$)`, that match the origins of web pages of other
 	// sites that may read and write here and watch over WebSocket. By default no page of another site may.
 	CORSAllowedOrigins []string
+
+	// NoConsole leaves out the console at /console, and for browsers at /, which then have a list of what is served there.
+	// By default there is the console: its files need no credential, and all that it shows it asks for as its user.
+	NoConsole bool
 }
 
 // Data says where the data is, and how long its history.

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func configMap(name, labels string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, labels: {%s}}, data: {a: b}}", name, labels)
+}
+
+// TestKinds: the first view has all kinds, with counts that move.
+func TestKinds(t *testing.T) {
+	s := start(t)
+	p := open(t, s.url+"/")
+	p.see("ConfigMap")
+	count := `document.querySelector("a[href*=\"core%2Fv1%2Fconfigmaps\"]").parentElement.querySelector("data").value`
+	p.await(count + ` === "0"`)
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""))
+	p.await(count + ` === "1"`)
+	p.eval(`document.querySelector("main input[type=search]").focus()`)
+	p.key(strings.Split("pod", "")...)
+	p.see("PodTemplate")
+	p.await(`!document.body.innerText.includes("ConfigMap")`)
+}
+
+// TestObjects: a kind's objects are there in its own columns, come and go, and are those that the selector chooses.
+func TestObjects(t *testing.T) {
+	s := start(t)
+	for i := range 5 {
+		s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap(fmt.Sprintf("c%d", i), fmt.Sprintf("of: \"%d\"", i%2)))
+	}
+	p := open(t, s.url+"/console#/objects?pane=core/v1/configmaps")
+	p.see("5 objects · live")
+	if rows := p.rows(); !strings.HasPrefix(rows, "default c0 1 ") {
+		t.Errorf("rows are %s", rows)
+	}
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("b", ""))
+	s.ask("DELETE", "/api/v1/namespaces/default/configmaps/c3", "")
+	p.await(`document.querySelectorAll(".space .row")[0].textContent.startsWith("defaultb1")`)
+	p.see("5 objects · live")
+	p.eval(`document.querySelector("[aria-label='Labels selector']").focus()`)
+	p.key(strings.Split("of=1", "")...)
+	p.see("1 object · live")
+	p.await(`location.hash.includes("of%253D1")`)
+	if rows := p.rows(); !strings.HasPrefix(rows, "default c1 1 ") || strings.Contains(rows, "\n") {
+		t.Errorf("rows are %s", rows)
+	}
+}

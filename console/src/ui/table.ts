@@ -1,0 +1,233 @@
+// A table of any number of rows, of which as many are in the document as fit on the screen. It's plain DOM: a frame touches only
+// the cells whose text differs.
+import { age } from "../model/age";
+import type { Column, Order, Row, Rows } from "../model/rows";
+import { ageInterval } from "../model/rows";
+
+/** The height of a row in px, as the stylesheet has it. */
+const rowHeight = 26;
+
+/** How many rows are drawn beyond each edge of what is on screen. */
+const beyond = 6;
+
+/** How long a row glows that has changed, in ms. */
+const glowTime = 1600;
+
+interface Shown { element: HTMLElement; cells: HTMLElement[]; row?: Row; index: number; glows: string; animation?: Animation }
+
+export interface TableOptions {
+  label: string;
+  rows: Rows;
+  namespaced: boolean;
+  open(row: Row): void;
+  order(o: Order): void;
+}
+
+interface Head { name: string; description: string; text(row: Row): string; numeric: boolean }
+
+export class Table {
+  readonly element = div("table");
+  private head = div("row head", "row");
+  private scroller = div("scroller", "presentation");
+  private space = div("space", "presentation");
+  private body = div("body", "rowgroup");
+  private empty = div("empty");
+  private pool: Shown[] = [];
+  private heads: Head[] = [];
+  private columns: Column[] | undefined;
+  private active = "";
+  private order: Order = { column: "", down: false };
+  private off: () => void;
+  private timer: number;
+  private resize = new ResizeObserver(() => this.draw());
+  private frame = 0;
+  private measured = 0;
+
+  constructor(private o: TableOptions) {
+    this.element.setAttribute("role", "grid");
+    this.element.setAttribute("aria-label", o.label);
+    this.element.tabIndex = 0;
+    this.scroller.append(this.head, this.space);
+    this.space.append(this.body);
+    this.element.append(this.scroller, this.empty);
+    this.scroller.addEventListener("scroll", () => this.soon(), { passive: true });
+    this.element.addEventListener("keydown", (e) => this.key(e));
+    this.body.addEventListener("click", (e) => {
+      const row = this.pool.find((p) => p.element.contains(e.target as Node))?.row;
+      if (!row) return;
+      this.active = row.key;
+      o.open(row);
+    });
+    this.resize.observe(this.scroller);
+    this.off = o.rows.subscribe(() => this.draw());
+    this.timer = window.setInterval(() => this.draw(), ageInterval);
+  }
+
+  close(): void {
+    this.off();
+    this.resize.disconnect();
+    clearInterval(this.timer);
+    cancelAnimationFrame(this.frame);
+  }
+
+  setOrder(order: Order): void { this.order = order; this.drawHead(); }
+
+  private soon(): void {
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+  }
+
+  draw(): void {
+    const { rows } = this.o;
+    if (rows.columns !== this.columns || this.measured < 50 && rows.shown.length > this.measured) this.drawHead();
+    const height = this.scroller.clientHeight, top = this.scroller.scrollTop;
+    this.space.style.height = `${rows.shown.length * rowHeight}px`;
+    const first = Math.max(0, Math.min(Math.floor(top / rowHeight) - beyond, rows.shown.length - 1));
+    const last = Math.min(rows.shown.length, Math.ceil((top + height) / rowHeight) + beyond);
+    this.grow(Math.max(0, last - first));
+    const now = performance.now();
+    for (const p of this.pool) p.index = -1;
+    for (let i = first; i < last; i++) this.drawRow(this.pool[i % this.pool.length], rows.shown[i], i, now);
+    for (const p of this.pool) if (p.index < 0 && p.element.style.display !== "none") { p.element.style.display = "none"; p.row = undefined; }
+    this.element.setAttribute("aria-rowcount", String(rows.shown.length + 1));
+    this.empty.textContent = rows.shown.length > 0 ? "" : rows.health.state === "refused" ? rows.health.message ?? "" : rows.synced ? "There are none." : "";
+  }
+
+  /** Has as many rows in the document as are needed at once. */
+  private grow(n: number): void {
+    if (n <= this.pool.length && this.pool.every((p) => p.cells.length === this.heads.length)) return;
+    n = Math.max(n, this.pool.length);
+    this.body.replaceChildren();
+    this.pool = Array.from({ length: n }, (_, i) => {
+      const element = div("row", "row");
+      element.id = `${this.id}-${i}`;
+      const cells = this.heads.map((h, at) => {
+        const cell = div(h.numeric ? "cell number" : "cell", "gridcell");
+        cell.setAttribute("aria-colindex", String(at + 1));
+        cell.style.width = `var(--w${at})`;
+        return cell;
+      });
+      element.append(...cells);
+      this.body.append(element);
+      return { element, cells, index: -1, glows: "" };
+    });
+  }
+
+  private id = `t${Math.random().toString(36).slice(2, 8)}`;
+
+  private drawRow(p: Shown, row: Row, index: number, now: number): void {
+    const { element } = p;
+    if (p.row !== row || p.index !== index) {
+      element.style.transform = `translateY(${index * rowHeight}px)`;
+      element.setAttribute("aria-rowindex", String(index + 2));
+      if (element.style.display === "none") element.style.display = "";
+    }
+    const active = row.key === this.active;
+    if (active !== element.classList.contains("active")) {
+      element.classList.toggle("active", active);
+      element.setAttribute("aria-selected", String(active));
+    }
+    if (active) this.element.setAttribute("aria-activedescendant", element.id);
+    element.classList.toggle("going", row.going);
+    p.index = index;
+    p.row = row;
+    for (let i = 0; i < this.heads.length; i++) {
+      const text = this.heads[i].text(row), cell = p.cells[i];
+      if (cell.textContent !== text) cell.textContent = text;
+    }
+    this.glow(p, row, now);
+  }
+
+  /** Shows that a row has changed: it glows and fades, in a few steps, because each is painted by the processor. */
+  private glow(p: Shown, row: Row, now: number): void {
+    const since = now - row.changed;
+    const mark = row.changed > 0 && since < glowTime ? `${row.changed} ${row.key}` : "";
+    if (p.glows === mark) return;
+    p.glows = mark;
+    p.animation?.cancel();
+    p.animation = undefined;
+    if (mark === "") return;
+    p.animation = p.element.animate([{ backgroundColor: "var(--glow)" }, { backgroundColor: "transparent" }], { duration: glowTime, easing: "steps(5)" });
+    p.animation.currentTime = since;
+  }
+
+  private drawHead(): void {
+    const { rows, namespaced } = this.o;
+    this.columns = rows.columns;
+    this.measured = Math.min(50, rows.shown.length);
+    const heads: Head[] = [];
+    if (namespaced) heads.push({ name: "Namespace", description: "", text: (r) => r.namespace, numeric: false });
+    rows.columns.forEach((c, at) => {
+      if (c.priority > 0) return;
+      heads.push({
+        name: c.name, description: c.description, numeric: c.type === "integer" || c.type === "number",
+        text: c.name === "Age" || c.type === "date" ? (r) => age(c.name === "Age" ? r.created : String(r.cells[at] ?? "")) : (r) => String(r.cells[at] ?? ""),
+      });
+    });
+    if (heads.length !== this.heads.length) {
+      this.pool = [];
+      this.body.replaceChildren();
+    }
+    this.heads = heads;
+    const sample = rows.shown.slice(0, 50);
+    heads.forEach((h, i) => {
+      const longest = Math.max(h.name.length + 2, ...sample.map((r) => h.text(r).length));
+      this.scroller.style.setProperty(`--w${i}`, `${Math.min(60, Math.max(6, longest)) + 2}ch`);
+    });
+    this.element.setAttribute("aria-colcount", String(heads.length));
+    this.head.replaceChildren(...heads.map((h, i) => {
+      const sorted = this.order.column === h.name;
+      const cell = div(h.numeric ? "cell number" : "cell", "columnheader");
+      cell.style.width = `var(--w${i})`;
+      cell.setAttribute("aria-sort", sorted ? this.order.down ? "descending" : "ascending" : "none");
+      const button = document.createElement("button");
+      button.type = "button";
+      button.tabIndex = -1;
+      button.textContent = h.name + (sorted ? this.order.down ? " ↓" : " ↑" : "");
+      button.title = h.description.slice(0, 300);
+      button.addEventListener("click", () => this.sortBy(h.name));
+      cell.append(button);
+      return cell;
+    }));
+  }
+
+  private sortBy(name: string): void {
+    this.o.order(this.order.column !== name ? { column: name, down: false } : this.order.down ? { column: "", down: false } : { column: name, down: true });
+  }
+
+  private key(e: KeyboardEvent): void {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const { shown } = this.o.rows;
+    const at = shown.findIndex((r) => r.key === this.active);
+    const page = Math.max(1, Math.floor(this.scroller.clientHeight / rowHeight) - 2);
+    const moves: Record<string, number> = {
+      ArrowDown: at + 1, j: at + 1, ArrowUp: at - 1, k: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: shown.length - 1,
+    };
+    if (e.key in moves) this.move(moves[e.key]);
+    else if (e.key === "Enter" && at >= 0) this.o.open(shown[at]);
+    else if (e.key === "s") {
+      const names = this.heads.map((h) => h.name);
+      this.o.order({ column: names[(names.indexOf(this.order.column) + 1) % names.length], down: false });
+    } else if (e.key === "S" && this.order.column) this.o.order({ column: this.order.column, down: !this.order.down });
+    else return;
+    e.preventDefault();
+    e.stopPropagation();
+  }
+
+  private move(to: number): void {
+    const { shown } = this.o.rows;
+    if (shown.length === 0) return;
+    to = Math.max(0, Math.min(shown.length - 1, to));
+    this.active = shown[to].key;
+    const top = to * rowHeight, room = this.scroller.clientHeight - rowHeight; // the head takes a row
+    if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
+    else if (top + rowHeight > this.scroller.scrollTop + room) this.scroller.scrollTop = top + rowHeight - room;
+    this.draw();
+  }
+}
+
+function div(name: string, role = ""): HTMLElement {
+  const e = document.createElement("div");
+  e.className = name;
+  if (role) e.setAttribute("role", role);
+  return e;
+}

@@ -1,0 +1,1 @@
+export function DefinitionsView() { return <p class="empty">Not there yet.</p>; }

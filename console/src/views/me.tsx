@@ -1,0 +1,1 @@
+export function MeView() { return <p class="empty">Not there yet.</p>; }

@@ -1,0 +1,1 @@
+export function ObjectView() { return <p class="empty">Not there yet.</p>; }

@@ -1,0 +1,149 @@
+// The objects of a kind as its own columns tell them, live; several kinds side by side.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { kindOf, kinds, linkOf, nameOf, pathOf, type Kind } from "../api/discovery";
+import { watch } from "../api/watch";
+import { namespaces } from "../model/namespaces";
+import { mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
+import { Rows } from "../model/rows";
+import { go, objectLink, replace, route } from "../route";
+import { announce } from "../ui/announce";
+import { viewCommands } from "../ui/palette";
+import { Table } from "../ui/table";
+
+const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+export function ObjectsView() {
+  const panes = panesOf(route.value);
+  useEffect(() => {
+    viewCommands.value = panes.map((p) => ({ title: `Close ${p.kind.split("/").pop()}`, hint: "pane", run: () => go(paneLink(panes.filter((other) => other !== p))) }));
+    return () => { viewCommands.value = []; };
+  }, [route.value]);
+  if (panes.length === 0) {
+    const first = kindOf("core/v1/namespaces") ?? kinds.value!.find((k) => k.verbs.includes("watch"));
+    if (first) queueMicrotask(() => replace(paneLink([{ kind: linkOf(first) }])));
+    return null;
+  }
+  const change = (at: number, p: Pane | undefined) => paneLink(p ? panes.with(at, p) : panes.toSpliced(at, 1));
+  return (
+    <div class={`panes of${panes.length}`}>
+      {panes.map((p, at) => <OnePane key={`${at} ${p.kind}`} pane={p} alone={panes.length === 1} full={panes.length >= mostPanes}
+        type={(changes) => replace(change(at, { ...p, ...changes }))} choose={(kind) => go(change(at, { kind, namespace: p.namespace }))}
+        close={() => go(change(at, undefined))} beside={() => go(paneLink([...panes, { kind: p.kind, namespace: p.namespace }]))} />)}
+    </div>
+  );
+}
+
+interface PaneProps { pane: Pane; alone: boolean; full: boolean; type(changes: Partial<Pane>): void; choose(kind: string): void; close(): void; beside(): void }
+
+function OnePane(props: PaneProps) {
+  const { pane, type } = props;
+  const kind = kindOf(pane.kind);
+  const rows = useMemo(() => new Rows(), [pane.kind]);
+  const state = useRows(kind, pane, rows);
+  const listed = kinds.value!.filter((k) => k.verbs.includes("list"));
+  return (
+    <section class="pane" aria-label={kind ? nameOf(kind) : pane.kind}>
+      <div class="tools">
+        <select aria-label="Kind" class="kind" value={kind ? linkOf(kind) : ""} onChange={(e) => props.choose(e.currentTarget.value)}>
+          {!kind && <option value="">{pane.kind}</option>}
+          {listed.map((k) => <option key={linkOf(k)} value={linkOf(k)}>{nameOf(k)}</option>)}
+          {kind && !listed.some((k) => linkOf(k) === linkOf(kind)) && <option value={linkOf(kind)}>{nameOf(kind)} {kind.version}</option>}
+        </select>
+        {kind?.namespaced && <NamespaceField value={pane.namespace ?? ""} onInput={(namespace) => type({ namespace })} />}
+        <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong.includes("label")} />
+        <Field label="Fields" hint="metadata.name=a" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong.includes("field")} />
+        <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
+        <span class="grow" />
+        {kind?.verbs.includes("create") && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
+        {!props.full && <button type="button" onClick={props.beside} title="Another kind side by side">Split</button>}
+        {!props.alone && <button type="button" class="icon" onClick={props.close} aria-label="Close pane">✕</button>}
+      </div>
+      {kind ? <TableOf kind={kind} pane={pane} rows={rows} type={type} /> : <p class="empty">{pane.kind} isn't served here.</p>}
+      <p class="foot" role="status"><span class={`dot ${rows.health.state}`} aria-hidden="true" />{state.text}</p>
+    </section>
+  );
+}
+
+function Field(p: { label: string; hint: string; value?: string; wrong: boolean; onInput(text: string): void }) {
+  return <input class="selector" aria-label={`${p.label} selector`} title={`${p.label} selector`} placeholder={`${p.label.toLowerCase()} ${p.hint}`} value={p.value ?? ""} aria-invalid={p.wrong}
+    spellcheck={false} autocomplete="off" onInput={(e) => p.onInput(e.currentTarget.value)} />;
+}
+
+function NamespaceField(p: { value: string; onInput(text: string): void }) {
+  useEffect(() => { void namespaces.look(); }, []);
+  const names = namespaces.names.value;
+  if (names.length === 0) { // not the user's to list
+    return <input class="selector" aria-label="Namespace" placeholder="all namespaces" value={p.value} onInput={(e) => p.onInput(e.currentTarget.value)} />;
+  }
+  return (
+    <select aria-label="Namespace" value={p.value} onChange={(e) => p.onInput(e.currentTarget.value)}>
+      <option value="">all namespaces</option>
+      {p.value && !names.includes(p.value) && <option value={p.value}>{p.value}</option>}
+      {names.map((n) => <option key={n} value={n}>{n}</option>)}
+    </select>
+  );
+}
+
+/** How long after the last letter a selector is asked for, in ms. */
+const typeDelay = 250;
+
+/** Keeps rows what the pane asks for, and returns what to say of it. */
+function useRows(kind: Kind | undefined, pane: Pane, rows: Rows): { text: string; wrong: string } {
+  const [, draw] = useState(0);
+  const opened = useRef(false);
+  useEffect(() => rows.subscribe(() => draw((n) => n + 1)), [rows]);
+  useEffect(() => {
+    if (!kind) return;
+    let close = () => {};
+    const open = () => {
+      rows.clear();
+      close = watch({
+        url: urlOf(kind, pane), accept: table,
+        begin: () => rows.begin(),
+        synced: () => { rows.endState(); announce(`${rows.size} ${kind.resource}`); },
+        event: (e) => rows.apply(e), health: (h) => rows.tell(h),
+      });
+    };
+    if (!opened.current) open();
+    const timer = opened.current ? setTimeout(open, typeDelay) : 0;
+    opened.current = true;
+    return () => { clearTimeout(timer); close(); };
+  }, [kind && linkOf(kind), pane.namespace, pane.labels, pane.fields, rows]);
+  useEffect(() => rows.setWords(pane.words ?? ""), [rows, pane.words]);
+  const { state, message } = rows.health;
+  const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
+  const text = state === "refused" ? message ?? "" : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
+  return { text, wrong: state === "refused" && /selector/.test(message ?? "") ? message! : "" };
+}
+
+function urlOf(kind: Kind, pane: Pane): string {
+  const q = new URLSearchParams();
+  if (pane.labels) q.set("labelSelector", pane.labels);
+  if (pane.fields) q.set("fieldSelector", pane.fields);
+  const text = q.toString();
+  return pathOf(kind, pane.namespace) + (text ? `?${text}` : "");
+}
+
+function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Rows; type: PaneProps["type"] }) {
+  const at = useRef<HTMLDivElement>(null);
+  const shown = useRef<Table | null>(null);
+  const latest = useRef(type);
+  latest.current = type;
+  useEffect(() => {
+    const t = new Table({
+      label: nameOf(kind), rows, namespaced: kind.namespaced && !pane.namespace,
+      open: (row) => go(objectLink(kind, row.namespace, row.name)),
+      order: (o) => latest.current({ sort: o.column && (o.down ? "-" : "") + o.column }),
+    });
+    shown.current = t;
+    at.current!.replaceChildren(t.element);
+    return () => t.close();
+  }, [kind.resource, kind.group, kind.version, rows, kind.namespaced && !pane.namespace]);
+  useEffect(() => {
+    const sort = pane.sort ?? "";
+    const order = { column: sort.replace(/^-/, ""), down: sort.startsWith("-") };
+    rows.setOrder(order);
+    shown.current?.setOrder(order);
+  }, [pane.sort, rows, !!pane.namespace]);
+  return <div class="hold" ref={at} />;
+}

@@ -1,0 +1,1 @@
+export function TrafficView() { return <p class="empty">Not there yet.</p>; }
