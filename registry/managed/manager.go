@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // maxDepth bounds the levels of what is merged. The library's cost grows with their square: an object of 500
@@ -34,25 +35,14 @@ const maxWidth = 4000 * 4000
 func tooWide(v any) bool { return width(v) > maxWidth }
 
 func width(v any) (sum int) {
-	switch v := v.(type) {
-	case map[string]any:
-		sum = len(v) * len(v)
-		for _, w := range v {
-			if sum > maxWidth {
-				return sum
-			}
-			sum += width(w)
-		}
-	case []any:
-		sum = len(v) * len(v)
-		for _, w := range v {
-			if sum > maxWidth {
-				return sum
-			}
-			sum += width(w)
+	n := 0
+	for child := range jsontree.Children(v) {
+		n++
+		if sum += width(child); sum+n*n > maxWidth {
+			break
 		}
 	}
-	return sum
+	return sum + n*n
 }
 
 // errTooDeep is returned when no record is made of objects that exceed maxDepth or maxWidth; no client sees it.

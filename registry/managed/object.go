@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // object is a tree as the library takes it. Its managedFields are kept besides the tree.
@@ -136,18 +138,9 @@ func rests(a, b map[string]any) (restOfA, restOfB map[string]any) {
 
 // deeper reports whether a value has more than some levels of maps and lists.
 func deeper(v any, levels int) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, value := range v {
-			if levels == 0 || deeper(value, levels-1) {
-				return true
-			}
-		}
-	case []any:
-		for _, value := range v {
-			if levels == 0 || deeper(value, levels-1) {
-				return true
-			}
+	for child := range jsontree.Children(v) {
+		if levels == 0 || deeper(child, levels-1) {
+			return true
 		}
 	}
 	return false

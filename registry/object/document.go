@@ -193,32 +193,19 @@ func CountValues(text []byte, enough int) int {
 
 // Widest returns how many elements the longest list of a tree has.
 func Widest(v any) (n int) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, w := range v {
-			n = max(n, Widest(w))
-		}
-	case []any:
-		n = len(v)
-		for _, w := range v {
-			n = max(n, Widest(w))
-		}
+	if list, ok := v.([]any); ok {
+		n = len(list)
+	}
+	for child := range jsontree.Children(v) {
+		n = max(n, Widest(child))
 	}
 	return n
 }
 
 func countMembers(v any) int {
-	n := 0
-	switch v := v.(type) {
-	case map[string]any:
-		n = len(v)
-		for _, w := range v {
-			n += countMembers(w)
-		}
-	case []any:
-		for _, w := range v {
-			n += countMembers(w)
-		}
+	n := len(Map(v))
+	for child := range jsontree.Children(v) {
+		n += countMembers(child)
 	}
 	return n
 }

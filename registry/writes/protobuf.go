@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -198,18 +197,14 @@ func (w *write) checkValue(o *object.Object) error {
 
 // farAway tells whether a tree has a text that could be a time before the year 0 or after 9999, which can't be read back.
 func farAway(v any) bool {
-	switch v := v.(type) {
-	case string:
+	if text, ok := v.(string); ok {
 		const shortest = len("10000-01-01T00:00:00Z")
-		return len(v) >= shortest && v[len(v)-1] == 'Z' && (v[0] == '-' || '0' <= v[0] && v[0] <= '9') && strings.Count(v, ":") == 2
-	case map[string]any:
-		for _, v := range v {
-			if farAway(v) {
-				return true
-			}
+		return len(text) >= shortest && text[len(text)-1] == 'Z' && (text[0] == '-' || '0' <= text[0] && text[0] <= '9') && strings.Count(text, ":") == 2
+	}
+	for child := range jsontree.Children(v) {
+		if farAway(child) {
+			return true
 		}
-	case []any:
-		return slices.ContainsFunc(v, farAway)
 	}
 	return false
 }

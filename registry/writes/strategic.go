@@ -119,9 +119,9 @@ func elementsWork(meta strategicpatch.LookupPatchMeta, key string, list, patch [
 		if len(group) == 1 {
 			work += mergeWork(meta, was[k], group[0])
 		} else {
-			size := countValues(was[k])
+			size := jsontree.Count(was[k])
 			for _, m := range group {
-				size += countValues(m)
+				size += jsontree.Count(m)
 			}
 			work += len(group) * size * size
 		}
@@ -138,21 +138,4 @@ func isScalar(v any) bool {
 		return false
 	}
 	return true
-}
-
-// countValues counts the members and elements of a tree.
-func countValues(v any) (n int) {
-	switch v := v.(type) {
-	case map[string]any:
-		n = len(v)
-		for _, w := range v {
-			n += countValues(w)
-		}
-	case []any:
-		n = len(v)
-		for _, w := range v {
-			n += countValues(w)
-		}
-	}
-	return n
 }
