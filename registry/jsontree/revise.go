@@ -158,23 +158,8 @@ func (w *mapping) revise(earlier any, v reflect.Value) (any, bool, error) {
 	return made, same, nil
 }
 
-func (w own) revise(earlier any, v reflect.Value) (any, bool, error) {
-	made, err := w.write(v)
-	return revised(earlier, made, err)
-}
-
-func (w microTime) revise(earlier any, v reflect.Value) (any, bool, error) {
-	made, err := w.write(v)
-	return revised(earlier, made, err)
-}
-
-func (w data) revise(earlier any, v reflect.Value) (any, bool, error) {
-	made, err := w.write(v)
-	return revised(earlier, made, err)
-}
-
-func (w anything) revise(earlier any, v reflect.Value) (any, bool, error) {
-	made, err := w.write(v)
+func (w leaf) revise(earlier any, v reflect.Value) (any, bool, error) {
+	made, err := w(v)
 	return revised(earlier, made, err)
 }
 

@@ -81,15 +81,15 @@ func (s survey) writer(t reflect.Type) writer {
 	case t == reflect.TypeFor[intstr.IntOrString]():
 		s.made[t] = intOrString{}
 	case t == reflect.TypeFor[metav1.MicroTime]():
-		s.made[t] = microTime{}
+		s.made[t] = leaf(writeMicroTime)
 	case value.TypeReflectEntryOf(t).CanConvertToUnstructured():
-		s.made[t] = own{value.TypeReflectEntryOf(t)}
+		s.made[t] = leaf(value.TypeReflectEntryOf(t).ToUnstructured) // values that write themselves
 	case t.Kind() == reflect.Pointer:
 		w := &pointer{}
 		s.made[t] = w // before what is in it, which may be of the same type
 		w.to = s.writer(t.Elem())
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		s.made[t] = data{}
+		s.made[t] = leaf(writeData)
 	case t.Kind() == reflect.Slice:
 		w := &list{}
 		s.made[t] = w
@@ -105,7 +105,7 @@ func (s survey) writer(t reflect.Type) writer {
 			s.field(w, t.Field(i), []int{i})
 		}
 	case t.Kind() == reflect.Interface:
-		s.made[t] = anything{}
+		s.made[t] = leaf(writeAnything)
 	default:
 		s.made[t] = scalar{}
 	}
@@ -222,10 +222,10 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// own writes values that write themselves.
-type own struct{ *value.TypeReflectCacheEntry }
+// leaf writes values whose parts an earlier tree doesn't tell.
+type leaf func(v reflect.Value) (any, error)
 
-func (w own) write(v reflect.Value) (any, error) { return w.ToUnstructured(v) }
+func (w leaf) write(v reflect.Value) (any, error) { return w(v) }
 
 // intOrString writes what would write itself as JSON, to be decoded again.
 type intOrString struct{}
@@ -241,10 +241,8 @@ func (intOrString) write(v reflect.Value) (any, error) {
 	}
 }
 
-// microTime writes what would write itself as JSON, too.
-type microTime struct{}
-
-func (microTime) write(v reflect.Value) (any, error) {
+// writeMicroTime writes what would write itself as JSON, too.
+func writeMicroTime(v reflect.Value) (any, error) {
 	t := v.Interface().(metav1.MicroTime)
 	if t.IsZero() {
 		return nil, nil
@@ -294,20 +292,16 @@ func (w *mapping) write(v reflect.Value) (any, error) {
 	return made, nil
 }
 
-// data writes bytes, as base64.
-type data struct{}
-
-func (data) write(v reflect.Value) (any, error) {
+// writeData writes bytes, as base64.
+func writeData(v reflect.Value) (any, error) {
 	if v.IsNil() {
 		return nil, nil
 	}
 	return base64.StdEncoding.EncodeToString(v.Bytes()), nil
 }
 
-// anything writes a value whose type isn't known before.
-type anything struct{}
-
-func (anything) write(v reflect.Value) (any, error) {
+// writeAnything writes a value whose type isn't known before.
+func writeAnything(v reflect.Value) (any, error) {
 	if v.IsNil() {
 		return nil, nil
 	}
