@@ -150,28 +150,11 @@ func (c *changes) invocations(ctx context.Context, p bound[mutations]) (all []in
 	fail := func(binding, what string, err error) {
 		c.fail(p.policy, problem{policy: p.name, binding: binding, text: what + err.Error()}, err)
 	}
-	at, ok, err := p.selection.selects(ctx, c.Request)
-	if !ok && err == nil {
-		return nil
-	}
-	var of *registry.Endpoint
-	if err == nil {
-		of, err = paramEndpoint(c.config.Registry.Catalog(), p.params)
-	}
-	if err != nil {
-		fail("", "failed to configure policy: ", err)
-		return nil
-	}
-	for _, b := range p.bindings {
-		found, err := c.paramsOf(ctx, b, of)
-		if err != nil {
-			fail(b.name, "failed to configure binding: ", err)
-			continue
-		}
+	eachBinding(ctx, c.request, p, fail, func(b *binding, at match.Place, found []map[string]any) {
 		for _, params := range found {
 			all = append(all, invocation{p.policy, b.name, at, params})
 		}
-	}
+	})
 	return all
 }
 

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
@@ -25,6 +26,30 @@ func paramEndpoint(c *registry.Catalog, kind *admissionregistrationv1.ParamKind)
 		return nil, fmt.Errorf("failed to find resource referenced by paramKind: '%v'", schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
 	}
 	return e, nil
+}
+
+// eachBinding calls evaluate for each binding of a policy that is about the request, with the parameters. fail is told what can't be
+// found out, of the policy itself with the binding "".
+func eachBinding[O any](ctx context.Context, q *request, p bound[O], fail func(binding, what string, err error), evaluate func(b *binding, at match.Place, params []map[string]any)) {
+	at, ok, err := p.selection.selects(ctx, q.Request)
+	if !ok && err == nil {
+		return
+	}
+	var of *registry.Endpoint
+	if err == nil {
+		of, err = paramEndpoint(q.config.Registry.Catalog(), p.params)
+	}
+	if err != nil {
+		fail("", "failed to configure policy: ", err)
+		return
+	}
+	for _, b := range p.bindings {
+		if params, err := q.paramsOf(ctx, b, of); err != nil {
+			fail(b.name, "failed to configure binding: ", err)
+		} else {
+			evaluate(b, at, params)
+		}
+	}
 }
 
 // paramsOf returns the objects with which a binding has its policy evaluated for the request; none if it isn't about the

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/expression"
@@ -141,25 +142,8 @@ func (o *outcome) judge(ctx context.Context, p bound[rules]) {
 			o.denied = append(o.denied, denial{policy: p.name, binding: binding, message: what + err.Error()})
 		}
 	}
-	at, ok, err := p.selection.selects(ctx, o.Request)
-	if !ok && err == nil {
-		return
-	}
-	var of *registry.Endpoint
-	if err == nil {
-		of, err = paramEndpoint(o.config.Registry.Catalog(), p.params)
-	}
-	if err != nil {
-		fail("", "failed to configure policy: ", err)
-		return
-	}
 	noted := notes{}
-	for _, b := range p.bindings {
-		all, err := o.paramsOf(ctx, b, of)
-		if err != nil {
-			fail(b.name, "failed to configure binding: ", err)
-			continue
-		}
+	eachBinding(ctx, o.request, p, fail, func(b *binding, at match.Place, all []map[string]any) {
 		for _, params := range all {
 			in, err := o.input(ctx, at, params)
 			if err != nil {
@@ -168,7 +152,7 @@ func (o *outcome) judge(ctx context.Context, p bound[rules]) {
 			}
 			o.apply(p.name, b, evaluate(ctx, p.policy, in, noted))
 		}
-	}
+	})
 	noted.publish(ctx, p.name)
 }
 
