@@ -113,17 +113,22 @@ func (c *check) made(choice *bool, at *field.Path) bool {
 	return ptr.Deref(choice, false)
 }
 
+// namedNode checks the name of a node, if there is one, and returns it as a choice. empty is said of one that has no characters.
+func (c *check) namedNode(name *string, at *field.Path, empty string) (set []string) {
+	switch {
+	case name == nil:
+	case *name == "":
+		c.Add(field.Invalid(at, "", empty))
+	default:
+		set = append(set, "`nodeName`")
+		c.Subdomain(at, *name)
+	}
+	return set
+}
+
 func (c *check) sliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) {
 	const one = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
-	var set []string
-	if s.NodeName != nil {
-		if *s.NodeName == "" {
-			c.Add(field.Invalid(at.Child("nodeName"), "", "must be either unset or set to a non-empty string"))
-		} else {
-			set = append(set, "`nodeName`")
-			c.Subdomain(at.Child("nodeName"), *s.NodeName)
-		}
-	}
+	set := c.namedNode(s.NodeName, at.Child("nodeName"), "must be either unset or set to a non-empty string")
 	if s.NodeSelector != nil {
 		set = append(set, "`nodeSelector`")
 		c.NodeSelector(s.NodeSelector, at.Child("nodeSelector"))
@@ -214,15 +219,7 @@ func (c *check) deviceNodes(d *resourcev1.Device, chooses bool, at *field.Path) 
 		c.Refuse(d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil, at, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set "+per)
 		return
 	}
-	var set []string
-	if d.NodeName != nil {
-		if *d.NodeName == "" {
-			c.Add(field.Invalid(at.Child("nodeName"), "", "must not be empty"))
-		} else {
-			set = append(set, "`nodeName`")
-			c.Subdomain(at.Child("nodeName"), *d.NodeName)
-		}
-	}
+	set := c.namedNode(d.NodeName, at.Child("nodeName"), "must not be empty")
 	if d.NodeSelector != nil {
 		set = append(set, "`nodeSelector`")
 		c.NodeSelector(d.NodeSelector, at.Child("nodeSelector"))
