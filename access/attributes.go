@@ -54,10 +54,24 @@ func LongRunning(asks *authorizer.AttributesRecord) bool {
 	return asks.Verb == "watch" || asks.ResourceRequest && slices.Contains(longSubresources, asks.Subresource)
 }
 
+// fieldSelection is a field selector, as far as it says which values fields must have.
+type fieldSelection interface {
+	// Names returns the fields that it's about.
+	Names() []string
+	// Exact returns the value that a field must have for an object to be selected.
+	Exact(name string) (value string, ok bool)
+}
+
 // selectFields notes which fields a list, a watch or a deletion is limited to, and returns the selector. One that doesn't parse is
-// refused later.
-func selectFields(a *authorizer.AttributesRecord, query url.Values) selectors.FieldSelector {
-	s, err := selectors.ParseFields(query.Get("fieldSelector"))
+// refused later. It must be parsed in the grammar in which the request is served: what limits in one may not do so in the other.
+func selectFields(a *authorizer.AttributesRecord, query url.Values) fieldSelection {
+	var s fieldSelection
+	var err error
+	if selectors.IsLite(query) {
+		s, err = selectors.ParseExpression(query.Get("fieldSelector"))
+	} else {
+		s, err = selectors.ParseFields(query.Get("fieldSelector"))
+	}
 	if err != nil {
 		return selectors.FieldSelector{}
 	}

@@ -128,6 +128,9 @@ func TestAttributesOfOurs(t *testing.T) {
 		{"GET", "/api/v1/watch", "watch [ v1   ]"},
 		{"GET", "/apis/apps/v1/proxy", "proxy [apps v1   ]"},
 		{"PUT", "/api/v1/watch", "watch [ v1   ]"},
+		{"GET", "/api/v1/pods?lite=true&fieldSelector=metadata.name%20%3D%20'a',spec.x>1", "list [ v1 pods  a]"},
+		{"GET", "/api/v1/pods?lite=true&fieldSelector=metadata.name%3Da,spec.x!%3D1||!spec.y", "list [ v1 pods  ]"},
+		{"GET", "/api/v1/pods?fieldSelector=metadata.name%3Da,spec.x!%3D1||!spec.y", "list [ v1 pods  a]"},
 	} {
 		a := AttributesOf(httptest.NewRequest(tc.method, tc.url, nil))
 		if got := shown(a.Verb, a.APIGroup, a.APIVersion, a.Resource, a.Subresource, a.Namespace, a.Name); got != tc.want {

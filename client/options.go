@@ -52,16 +52,19 @@ type verb struct {
 // The kinds of requests, with what each may have in its query.
 var (
 	aGet    = verb{name: "a get", params: []string{"resourceVersion"}}
-	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"}}
-	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", "timeoutSeconds"}}
+	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "resourceVersion", "resourceVersionMatch"}}
+	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", liteParameter, "timeoutSeconds"}}
 	aCreate = verb{name: "a create", params: paramsOfWrite, creates: true}
 	aUpdate = verb{name: "an update", params: paramsOfWrite}
 	aPatch  = verb{name: "a patch", params: paramsOfWrite}
 	anApply = verb{name: "an apply", params: append(paramsOfWrite, "force")}
 	// A deletion of one object has a name, and is none of those that are selected.
 	aDelete           = verb{name: "a delete", params: []string{"dryRun"}, deletes: true}
-	aDeleteCollection = verb{name: "a delete of a collection", params: []string{"dryRun", "labelSelector", "fieldSelector"}, deletes: true}
+	aDeleteCollection = verb{name: "a delete of a collection", params: []string{"dryRun", "labelSelector", "fieldSelector", liteParameter}, deletes: true}
 )
+
+// liteParameter asks for what apiserver-lite has besides Kubernetes' API.
+const liteParameter = "lite"
 
 var paramsOfWrite = []string{"dryRun", "fieldManager", "fieldValidation"}
 
@@ -141,6 +144,18 @@ func Fields(selector string) Option {
 			s.err = err
 		}
 		s.query.Set("fieldSelector", selector)
+	}
+}
+
+// Where narrows it to objects that an expression of any fields selects, such as "spec.size>3,spec.host^=eu-||!spec.owner"; package selectors has the
+// syntax. Only apiserver-lite knows it: kube-apiserver refuses most expressions, and understands the others in its own way.
+func Where(expression string) Option {
+	return func(s *settings) {
+		if _, err := selectors.ParseExpression(expression); err != nil {
+			s.err = err
+		}
+		s.query.Set("fieldSelector", expression)
+		s.query.Set(liteParameter, "true")
 	}
 }
 

@@ -100,12 +100,16 @@ func TestLists(t *testing.T) {
 		{"empty", kubeproto.List{Revision: 5}, 0},
 		{"some", kubeproto.List{Revision: 12345}, 3},
 		{"a page", kubeproto.List{Revision: 12345, Continue: "token", Remaining: int(remaining)}, 200},
+		{"a shard", kubeproto.List{Revision: 5, Shard: "shardRange(object.metadata.uid, ...)"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := &corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}}
 			want.ResourceVersion, want.Continue = fmt.Sprint(c.head.Revision), c.head.Continue
 			if c.head.Remaining > 0 {
 				want.RemainingItemCount = &remaining
+			}
+			if c.head.Shard != "" {
+				want.ShardInfo = &metav1.ShardInfo{Selector: c.head.Shard}
 			}
 			size := 0
 			var items []byte

@@ -95,13 +95,17 @@ const (
 	listVersion   = 2
 	listContinue  = 3
 	listRemaining = 4
+	listShard     = 5
+
+	shardSelector = 1
 )
 
 // List is what a list says besides its items.
 type List struct {
 	Revision  int64 // 0: the list has none
 	Continue  string
-	Remaining int // 0 for unknown
+	Remaining int    // 0 for unknown
+	Shard     string // the selector of the shard that the list is; "" for none
 }
 
 // AppendHead appends what comes before the items of a list, which take size bytes together. AppendListTail must follow them.
@@ -114,6 +118,10 @@ func (l List) AppendHead(dst []byte, t Type, size int) []byte {
 	meta = appendText(meta, listContinue, l.Continue)
 	if l.Remaining > 0 {
 		meta = appendVarint(append(meta, tag(listRemaining, wireVarint)), l.Remaining)
+	}
+	if l.Shard != "" {
+		info := appendText(nil, shardSelector, l.Shard)
+		meta = append(appendHead(meta, listShard, len(info)), info...)
 	}
 	dst = t.begin(dst, sizeBytes(len(meta))+size)
 	return append(appendHead(dst, listMeta, len(meta)), meta...)

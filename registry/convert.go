@@ -91,6 +91,14 @@ func (c *converter) close() {
 	}
 }
 
+// ShowsStored tells whether the endpoint shows the fields of objects as they're stored. Otherwise a webhook or a function makes them.
+func (e *Endpoint) ShowsStored() bool {
+	if e.Typed != nil {
+		return e.Typed.Stored.From == nil
+	}
+	return e.Res.converter == nil || e.Res.Storage == e
+}
+
 // newConversion returns what makes the endpoint's form of stored objects, or nil if they're stored in that form. asStored
 // tells that the endpoint's version is the stored one, or has the same schema.
 func (e *Endpoint) newConversion(asStored bool) *kube.Conversion {

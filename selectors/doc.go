@@ -34,6 +34,23 @@
 // counts. Empty terms are skipped, and so is a term without both field and value. Which fields there are
 // is the caller's business: see FieldSelector.Names.
 //
+// # Any field
+//
+// ParseExpression parses what the server takes as a fieldSelector with lite=true. Comparisons are joined by commas, which mean "and", and by `||`,
+// which means "or" and binds less:
+//
+//	spec.size                    the field is there, and isn't null
+//	!spec.size                   it isn't
+//	spec.size=3                  it has this value; also ==, and != for another one or none
+//	spec.size in (3,4)           it has one of the values; notin: none of them, or it isn't there
+//	spec.size>3                  also >=, < and <=
+//	spec.host^=eu-               it begins so
+//	spec.ports[*].port=80        an element of the list fits
+//	metadata.annotations['a.b']  a name with other signs
+//
+// A path may begin with a dot. A value with signs of the grammar in it is in quotes of either sort, or has a backslash before each. Resolve gives the
+// expression the types of the fields, which decide what is equal and what is more.
+//
 // # Cost
 //
 // The package starts no goroutines and has no mutable state; selectors and sets are immutable and safe

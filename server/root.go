@@ -26,6 +26,7 @@ var allExtras = []extra{
 	{Extra: discovery.Extra{Name: "POST /debug/reset", Description: "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
 	{Extra: discovery.Extra{Name: "POST /debug/snapshot", Description: "names the present state for a reset"}, ephemeral: true},
 	{Extra: discovery.Extra{Name: "annotation apiserver-lite/ttl", Description: "how long an object lives after its creation"}},
+	{Extra: discovery.Extra{Name: "parameter lite=true", Description: "selects by any field, and by shard"}},
 }
 
 // extras are those that this server has.

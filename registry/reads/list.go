@@ -3,6 +3,7 @@ package reads
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -81,6 +82,9 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 		return nil, e.Fail(namespace, err)
 	}
 	l.start = l.prefix
+	if len(l.lookups) > 0 && !e.unstored() {
+		e.Res.Cache.Demand(l.lookups) // before the snapshot is taken
+	}
 	if e.unstored() {
 		return l, l.all()
 	}
@@ -222,6 +226,11 @@ func (l *List) candidates() iter.Seq[*kube.Object] {
 	}
 	if label, value, ok := l.fields.Term(); ok {
 		if found, ok := l.snapshot.Where(label, value, l.keys()); ok {
+			return found
+		}
+	}
+	if len(l.lookups) > 0 {
+		if found, ok := l.snapshot.Find(l.lookups, l.keys()); ok {
 			return found
 		}
 	}
@@ -384,6 +393,10 @@ func (l *List) appendHeader(buf []byte) []byte {
 	if l.remaining > 0 {
 		buf = strconv.AppendInt(append(buf, `,"remainingItemCount":`...), int64(l.remaining), 10)
 	}
+	if l.shard != "" {
+		name, _ := json.Marshal(l.shard) // a string always encodes
+		buf = append(append(append(buf, `,"shardInfo":{"selector":`...), name...), '}')
+	}
 	return append(append(buf, `},`...), shown.Members...)
 }
 
@@ -396,7 +409,7 @@ func (l *List) selects(o *kube.Object) bool {
 		l.endpoint.Res.Registry.Unreadable.Report(o, o.Err)
 		return false
 	}
-	return l.labels.Matches(o.Labels) && l.fields.Matches(o)
+	return l.labels.Matches(o.Labels) && l.fields.Matches(o) && l.where.Matches(o)
 }
 
 // selector is what labelSelector and fieldSelector select.
@@ -405,9 +418,14 @@ type selector struct {
 	fields          selectors.FieldSelector
 	namespace, name string                  // asked for by field selector; "" for any
 	allFields       selectors.FieldSelector // with the terms that name and namespace stand for
+
+	// with lite=true, see lite.go
+	where   *kube.Where   // nil for all
+	lookups []kube.Lookup // by which an index finds what where selects; none if it can't
+	shard   string        // as it was asked for; "" for all
 }
 
 // selectsAll tells whether there is no selector.
 func (s *selector) selectsAll() bool {
-	return s.labels.Empty() && s.allFields.Empty()
+	return s.labels.Empty() && s.allFields.Empty() && s.where == nil
 }

@@ -73,7 +73,7 @@ func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
 	}
 	out := newListWriter(w)
 	defer out.drop()
-	head := kubeproto.List{Revision: int64(l.Revision()), Continue: l.continues, Remaining: l.remaining}
+	head := kubeproto.List{Revision: int64(l.Revision()), Continue: l.continues, Remaining: l.remaining, Shard: l.shard}
 	out.buf = head.AppendHead(out.buf, kubeproto.TypeOf(l.shown.ListVersion, l.shown.ListKind), size)
 	for o, err := range l.converted(ctx) {
 		m, err := item(o, err)

@@ -125,7 +125,7 @@ func (e Reader) watchStart(r *registry.Request) (cacher.WatchOptions, error) {
 			return o, registry.BadRequest("fieldSelector metadata.name=%s doesn't match the name on the URL (%s)", clip.Text(sel.name), clip.Text(name))
 		}
 	}
-	o.Labels, o.Fields = sel.labels, sel.fields
+	o.Labels, o.Fields, o.Where = sel.labels, sel.fields, sel.where
 	if sel.name != "" {
 		o.Name = sel.name
 	}
@@ -147,6 +147,10 @@ func (e Reader) parseSelector(q url.Values) (selector, error) {
 			err = theirs
 		}
 		return s, registry.BadRequest("%s", clip.Text(err.Error()))
+	}
+	if selectors.IsLite(q) {
+		err := e.parseLite(q, &s)
+		return s, err
 	}
 	if s.fields, err = selectors.ParseFields(q.Get("fieldSelector")); err != nil {
 		if _, theirs := fields.ParseSelector(q.Get("fieldSelector")); theirs != nil {

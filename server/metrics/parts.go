@@ -76,6 +76,7 @@ func (p Parts) addCaches(to series) {
 	to.gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory besides the current state.", func() float64 { return float64(p.Cacher.Usage().SnapshotBytes) })
 	to.gauge("apiserver_lite_initial_state_bytes", "Frames of initial states that watches share.", func() float64 { return float64(p.Cacher.Usage().StateBytes) })
 	to.gauge("apiserver_lite_initial_state_pinned_bytes", "What unfinished initial states keep in memory besides the current state.", func() float64 { return float64(p.Cacher.Usage().StateRetained) })
+	to.gauge("apiserver_lite_demand_index_bytes", "Indexes of fields by which lists selected often.", func() float64 { return float64(p.Cacher.Usage().DemandBytes) })
 	to.gauge("apiserver_lite_message_bytes", "What is kept of objects as protobuf.", func() float64 { return float64(p.Cacher.Usage().MessageBytes) })
 	to.gauge("apiserver_lite_converted_objects", "Objects that conversions made and that are in memory.", func() float64 { return float64(p.Cacher.Usage().Converted) })
 	to.gauge("apiserver_lite_converted_bytes", "What those take.", func() float64 { return float64(p.Cacher.Usage().ConvertedBytes) })

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -28,6 +29,7 @@ type Cacher struct {
 	tapes       tapes
 	messages    *kube.Messages
 	conversions kube.Conversions
+	asked       asked
 	bounds      bounds
 	feed        feed
 	stats       stats
@@ -58,6 +60,7 @@ func New(store storage.Store, o Options) *Cacher {
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
 	c.messages = kube.NewMessages(&c.bounds.messageBytes)
 	c.waker = waker{pending: make(chan struct{}, 1)}
+	c.asked.built = make(chan struct{}, 1)
 	c.feed = feed{cacher: c, log: o.Log, primed: make(chan struct{})}
 	return c
 }
@@ -98,6 +101,11 @@ type bounds struct {
 	// stateRetained bounds the bytes that the snapshots of unfinished initial states keep alive together, which is
 	// what has been replaced since. Beyond it the rest of a state is read from history.
 	stateRetained int64
+	// demandBytes bounds the indexes on demand of all resources. Beyond it the one goes that wasn't asked for the longest. What isn't indexed is
+	// scanned.
+	demandBytes int64
+	// demandUnused is after how long an index goes for which nobody has asked.
+	demandUnused time.Duration
 }
 
 var defaultBounds = bounds{
@@ -115,6 +123,8 @@ var defaultBounds = bounds{
 	stateBytes:       128 << 20, // four groups of groupStateBytes
 	messageBytes:     64 << 20,  // 30,000 objects of 2 KB
 	stateRetained:    64 << 20,  // as keptBytes: both keep replaced objects alive
+	demandBytes:      64 << 20,  // a field of 800,000 objects
+	demandUnused:     10 * time.Minute,
 }
 
 // Run primes the caches and then applies every change until ctx ends, which isn't an error. It must be
@@ -125,6 +135,7 @@ func (c *Cacher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { c.waker.run(ctx) })
+	wg.Go(func() { c.sweepDemands(ctx) })
 	return c.feed.run(ctx)
 }
 

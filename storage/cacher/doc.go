@@ -14,7 +14,7 @@
 // A Tape has the changes of all resources in one order, for readers inside the process. The feed notes where the events
 // are in the logs, if somebody reads, and the reader takes them from there.
 //
-// Goroutines: the feed and the waker, both of Cacher.Run. The members of a group are woken in cohorts of 32. The
+// Goroutines: the feed, the waker, and one that drops indexes that nobody asks for, all of Cacher.Run. The members of a group are woken in cohorts of 32. The
 // feed queues the cohorts that have news, and the waker closes their channels. So the feed's cost grows with
 // the cohorts, not with the watchers.
 //
@@ -33,7 +33,7 @@
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see
-// fieldIndex). Label selectors are answered by a scan that looks at 8 bytes of each object (see kube.LabelBits). A
+// fieldIndex). Other fields get such an index on demand, when lists ask for them often (see demand.go). Label selectors are answered by a scan that looks at 8 bytes of each object (see kube.LabelBits). A
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //

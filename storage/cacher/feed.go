@@ -233,6 +233,9 @@ func (f *feed) applyAll(changes []storage.Change) {
 	if f.untrimmed += len(changes); f.untrimmed >= trimInterval {
 		f.untrimmed = 0
 		f.cacher.trimLogs()
+		if c := f.cacher; c.asked.bytes.Load() > c.bounds.demandBytes {
+			c.trimDemands(time.Now())
+		}
 	}
 }
 

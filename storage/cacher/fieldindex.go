@@ -32,14 +32,18 @@ type fieldEntry struct{ value, key string }
 func newFieldIndex(set *kube.Fields) *fieldIndex {
 	x := &fieldIndex{set: set, trees: make([]*btree.BTree[fieldEntry], len(set.Names())), complete: len(set.Names()) == 0}
 	for i := range x.trees {
-		x.trees[i] = btree.New(treeDegree, func(a, b fieldEntry) bool {
-			if a.value != b.value {
-				return a.value < b.value
-			}
-			return a.key < b.key
-		})
+		x.trees[i] = newFieldTree()
 	}
 	return x
+}
+
+func newFieldTree() *btree.BTree[fieldEntry] {
+	return btree.New(treeDegree, func(a, b fieldEntry) bool {
+		if a.value != b.value {
+			return a.value < b.value
+		}
+		return a.key < b.key
+	})
 }
 
 func (x *fieldIndex) clone() *fieldIndex {

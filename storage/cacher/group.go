@@ -13,13 +13,14 @@ import (
 type groupKey struct {
 	namespace, name string
 	labels, fields  string // canonical
+	where           string // likewise
 	view            *kube.View
 }
 
 // groupKey returns the key of the group that watches what the options say. It builds the selectors' strings, so it's
 // called before any lock is taken.
 func (o WatchOptions) groupKey() groupKey {
-	return groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
+	return groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.Where.String(), o.View}
 }
 
 // group is all watchers that ask for the same. The feed decides once per event whether it concerns them, and notes
@@ -28,6 +29,7 @@ type group struct {
 	groupKey
 	labelSelector selectors.LabelSelector
 	fieldSelector selectors.FieldSelector
+	selection     *kube.Where
 	ringBytes     *atomic.Int64 // the sum of all groups' rings
 
 	// guarded by Resource.mu, all below
@@ -55,7 +57,7 @@ const firstGroupEntries = 4
 const entryBytes = 16
 
 func newGroup(k groupKey, o WatchOptions, ringBytes *atomic.Int64) *group {
-	return &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, ringBytes: ringBytes}
+	return &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, selection: o.Where, ringBytes: ringBytes}
 }
 
 // matches tells whether an object's state is what the group's watchers want to see.
@@ -64,7 +66,8 @@ func (g *group) matches(o *kube.Object) bool {
 		(g.name == "" || g.name == o.Name()) &&
 		(g.namespace == "" || g.namespace == o.Namespace()) &&
 		g.labelSelector.Matches(o.Labels) &&
-		g.fieldSelector.Matches(o)
+		g.fieldSelector.Matches(o) &&
+		g.selection.Matches(o)
 }
 
 // transition is what the group's watchers are told about an event.

@@ -175,7 +175,7 @@ func (m *model) write(t testing.TB, store storage.Store, id, n int, rng *rand.Ra
 }
 
 // query is what a watcher selects.
-type query struct{ prefix, namespace, name, labels, fields string }
+type query struct{ prefix, namespace, name, labels, fields, where string }
 
 var queries = []query{
 	{},
@@ -191,6 +191,10 @@ var queries = []query{
 	{fields: "spec.color!=red", labels: "tier"},
 	{labels: "!tier"},
 	{fields: "spec.color=green", labels: "tier=back", namespace: "ns1"},
+	{where: "spec.n>1", namespace: "ns2"},
+	{where: "spec.color=red||spec.n=3"},
+	{where: "spec.color in (green,blue),spec.n!=2", labels: "tier"},
+	{where: "spec.n=1,spec.n=2"},
 }
 
 func (q query) matches(key string, o *thing) bool {
@@ -206,13 +210,16 @@ func (q query) matches(key string, o *thing) bool {
 		"tier=front": o.tier == "front", "tier=back": o.tier == "back", "tier!=back": o.tier != "back",
 		"tier in (front,back)": o.tier == "front" || o.tier == "back", "tier notin (front)": o.tier != "front",
 		"spec.color=red": o.color == "red", "spec.color!=red": o.color != "red", "spec.color=green": o.color == "green",
+		"spec.n>1": o.n > 1, "spec.color=red||spec.n=3": o.color == "red" || o.n == 3,
+		"spec.color in (green,blue),spec.n!=2": o.color == "green" && o.n != 2, "spec.n=1,spec.n=2": false,
 	}
 	l, ok1 := verdicts[q.labels]
 	f, ok2 := verdicts[q.fields]
-	if !ok1 || !ok2 {
+	w, ok3 := verdicts[q.where]
+	if !ok1 || !ok2 || !ok3 {
 		panic("the model doesn't know the query")
 	}
-	return l && f
+	return l && f && w
 }
 
 func (q query) of() storage.Prefix {
@@ -233,7 +240,24 @@ func (q query) options(t testing.TB) WatchOptions {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return WatchOptions{Namespace: q.namespace, Name: q.name, Labels: labels, Fields: fields, View: testView}
+	return WatchOptions{Namespace: q.namespace, Name: q.name, Labels: labels, Fields: fields, Where: whereOf(t, q.where), View: testView}
+}
+
+// whereOf is a selection by spec.color and spec.n.
+func whereOf(t testing.TB, text string) *kube.Where {
+	e, err := selectors.ParseExpression(text)
+	if err == nil {
+		e, err = e.Resolve(text, func(path selectors.Path, _ int) (selectors.Type, error) {
+			if path.String() == "spec.n" {
+				return selectors.Integer, nil
+			}
+			return selectors.Text, nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kube.NewWhere(e, selectors.Shards{})
 }
 
 // segment is what a watcher got on one connection.

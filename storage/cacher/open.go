@@ -26,6 +26,7 @@ type WatchOptions struct {
 	Namespace, Name string // "" for all
 	Labels          selectors.LabelSelector
 	Fields          selectors.FieldSelector
+	Where           *kube.Where // nil for all
 	View            *kube.View
 	Start           Start
 	// After is, for StartAfter, the revision after which the events come. For StartState, the state is at

@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource
 	after, rev := c.published.seq.Load(), storage.Revision(c.published.rev.Load())
 	seq := max(after, 1) - 1
-	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Revision: rev}
+	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: cmp.Or(g.where, g.fields), Group: g, Revision: rev}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	rep.Members = g.members

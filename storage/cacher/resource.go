@@ -29,6 +29,7 @@ type Resource struct {
 	mu       sync.RWMutex
 	tree     *btree.BTree[*kube.Object]
 	fields   *fieldIndex      // of the tree's objects
+	demands  demands          // indexes of other fields
 	snapshot *Snapshot        // the tree as it is now, when someone asked; nil after a change
 	rev      storage.Revision // of the last change applied
 	log      eventLog
@@ -125,6 +126,9 @@ func (r *Resource) install(c *contents, at storage.Revision, dirty []*cohort) []
 	before, now := r.tree, c.tree.Clone()
 	c.fields.complete = r.fields.complete
 	r.tree, r.fields = c.tree, c.fields
+	for name := range r.demands {
+		r.dropDemandLocked(name)
+	}
 	dirty = r.beginLocked(at, dirty)
 	r.mu.Unlock()
 	before.Ascend(func(o *kube.Object) bool { // nobody changes it any more
@@ -244,6 +248,7 @@ func (r *Resource) exchangeLocked(key string, cur *kube.Object) (prev *kube.Obje
 		prev, _ = r.tree.Delete(&kube.Object{Key: key})
 	}
 	r.fields.move(exchange{prev: prev, cur: cur})
+	r.moveDemandsLocked(exchange{prev: prev, cur: cur})
 	r.countRemoved(prev)
 	if prev != nil {
 		prev.DropMessages()

@@ -20,6 +20,7 @@ import (
 type Snapshot struct {
 	tree         *btree.BTree[*kube.Object]
 	fields       *fieldIndex
+	demands      demands          // those that are complete
 	since        storage.Revision // of the last change that's in the tree
 	removedBytes int64            // Resource.removedBytes then: what that has grown by, this snapshot keeps alive
 
@@ -48,7 +49,7 @@ func (r *Resource) Snapshot() *Snapshot {
 // snapshotLocked returns the clone that all who ask before the next change share; mu must be held for writing.
 func (r *Resource) snapshotLocked() *Snapshot {
 	if r.snapshot == nil {
-		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, removedBytes: r.removedBytes.Load(), Revision: r.rev}
+		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), demands: r.demands.clone(), since: r.rev, removedBytes: r.removedBytes.Load(), Revision: r.rev}
 	}
 	return r.snapshot
 }

@@ -10,6 +10,7 @@ type Usage struct {
 	SnapshotBytes  int64 // that those keep alive, of keptBytes
 	StateBytes     int64 // in frames of initial states that watchers share, of stateBytes
 	StateRetained  int64 // that the snapshots of unfinished initial states keep alive, of stateRetained
+	DemandBytes    int64 // in indexes of fields that lists asked for, of demandBytes
 	MessageBytes   int64 // in objects as protobuf, of messageBytes
 	Converted      int64 // objects that conversions made; without a bound of their own, see package kube
 	ConvertedBytes int64 // of these
@@ -27,6 +28,7 @@ func (c *Cacher) Usage() (u Usage) {
 	u.Groups = c.stats.groups.Load()
 	u.RingBytes, u.StretchBytes = c.stats.ringBytes.Load(), c.stretches.bytes.Load()
 	u.StateBytes, u.StateRetained = c.states.bytes.Load(), c.states.retained()
+	u.DemandBytes = c.asked.bytes.Load()
 	u.MessageBytes = c.messages.Bytes()
 	u.Converted, u.ConvertedBytes = c.conversions.Made()
 	c.kept.mu.Lock()

@@ -1,0 +1,71 @@
+package reads
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+)
+
+// What lists and watches can be asked for besides Kubernetes' own parameters, with lite=true: selectors of any field, and shards.
+
+// parseLite reads fieldSelector in the grammar of any field, and shardSelector.
+func (e Reader) parseLite(q url.Values, s *selector) error {
+	text := q.Get("fieldSelector")
+	expression, err := selectors.ParseExpression(text)
+	if err != nil {
+		return registry.BadRequest("%s", clip.Text(err.Error()))
+	}
+	if expression, err = expression.Resolve(text, e.typeOf); err != nil {
+		return unparsed(err)
+	}
+	var shards selectors.Shards
+	if q.Get("shardSelector") != "" {
+		if shards, err = selectors.ParseShards(q.Get("shardSelector")); err != nil {
+			return unparsed(err)
+		}
+		s.shard = q.Get("shardSelector")
+	}
+	s.where = kube.NewWhere(expression, shards)
+	s.name, _ = expression.Exact("metadata.name")
+	if e.Namespaced {
+		s.namespace, _ = expression.Exact("metadata.namespace")
+	}
+	if s.name == "" {
+		s.lookups, _ = s.where.Lookups()
+	}
+	return nil
+}
+
+// unparsed is the Status 400 for an error of selectors, and any other error itself.
+func unparsed(err error) error {
+	if e, ok := err.(*selectors.ParseError); ok {
+		return registry.BadRequest("%s", clip.Text(e.Error()))
+	}
+	return err
+}
+
+// ofAll are the fields that are the same in all objects of an endpoint.
+var ofAll = []string{"apiVersion", "kind"}
+
+// typeOf returns the type by which a field is compared.
+func (e Reader) typeOf(path selectors.Path, pos int) (selectors.Type, error) {
+	const parameter = "field selector"
+	switch {
+	case slices.Contains(ofAll, path[0].Name):
+		return 0, registry.BadRequest("unable to parse %s: found %s at position %d, which is the same in all objects here", parameter, clip.Text(path.String()), pos)
+	case path[0].Name != "metadata" && !e.ShowsStored():
+		return 0, registry.BadRequest("unable to parse %s: found %s at position %d, and %s are stored in version %s, by whose fields they are selected",
+			parameter, clip.Text(path.String()), pos, e.GroupResource(), e.Res.Storage.APIVersion())
+	case path.String() == "metadata.resourceVersion":
+		return selectors.Integer, nil
+	}
+	found, err := e.find(path, parameter, pos)
+	if err != nil {
+		return 0, err
+	}
+	return found.scalar(), nil
+}

@@ -1,0 +1,274 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// boats are custom resources whose schema has a field of each type.
+const boats = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: boats, singular: boat, kind: Boat}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              built: {type: string, format: date-time}
+              cabins: {type: array, items: {type: object, properties: {beds: {type: integer}, door: {x-kubernetes-int-or-string: true}}}}
+              draught: {type: number}
+              extra: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              flags: {type: object, additionalProperties: {type: string}}
+              hull: {type: string}
+              sails: {type: boolean}
+              size: {type: integer}
+`
+
+const boatsPath = "/apis/example.com/v1/namespaces/default/boats"
+
+// boat returns a boat whose spec has these members.
+func boat(name, spec string) string {
+	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Boat","metadata":{"name":%q,"annotations":{"a.b/c":%q}},"spec":{%s}}`, name, name, spec)
+}
+
+// newBoats starts a server with four boats.
+func newBoats(t *testing.T) *servertest.Server {
+	t.Helper()
+	s := servertest.New(t)
+	s.PostYAML(definitionsPath, boats)
+	for name, spec := range map[string]string{
+		"ant": `"size":3,"hull":"oak","sails":true,"built":"2001-01-01T00:00:00Z","cabins":[{"beds":1,"door":1},{"beds":2,"door":"left"}]`,
+		"bee": `"size":12,"hull":"steel","draught":2.5,"built":"2020-06-01T02:00:00+02:00","flags":{"x-y":"1"}`,
+		"cow": `"size":7,"hull":"oak, tarred","cabins":[],"sails":false`,
+		"dog": `"hull":"","draught":10`,
+	} {
+		s.PostYAML(boatsPath, boat(name, spec))
+	}
+	return s
+}
+
+// withLite returns a path with lite=true and a parameter.
+func withLite(path, parameter, value string) string {
+	return path + "?lite=true&" + parameter + "=" + url.QueryEscape(value)
+}
+
+// namesIn lists, and returns the names in the order of the list.
+func namesIn(t *testing.T, s *servertest.Server, path string) string {
+	t.Helper()
+	var l listed
+	if err := json.Unmarshal([]byte(s.Get(path)), &l); err != nil {
+		t.Fatal(err)
+	}
+	return l.names()
+}
+
+func TestSelectByAnyField(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	for selector, want := range map[string]string{
+		"":                                                "ant bee cow dog",
+		"spec.size>3":                                     "bee cow",
+		".spec.size >= 3 , spec.sails = true":             "ant",
+		"spec.size!=3":                                    "bee cow dog",
+		"spec.size in (3, 12)":                            "ant bee",
+		"spec.size notin (3,12)":                          "cow dog",
+		"spec.size":                                       "ant bee cow",
+		"!spec.size":                                      "dog",
+		"spec.hull^=oak":                                  "ant cow",
+		"spec.hull='oak, tarred'":                         "cow",
+		`spec.hull=oak\,\ tarred`:                         "cow",
+		"spec.hull=":                                      "dog",
+		"spec.draught>2.25":                               "bee dog",
+		"spec.built>2020-05-31T23:59:59Z":                 "bee",
+		"spec.built=2020-06-01T00:00:00Z":                 "bee",
+		"spec.cabins[*].beds>1":                           "ant",
+		"spec.cabins[*].beds!=2":                          "bee cow dog",
+		"spec.cabins[*].door in (1)":                      "ant",
+		"spec.cabins":                                     "ant cow",
+		"spec.cabins[*]":                                  "ant",
+		"spec.flags.x-y=1":                                "bee",
+		"metadata.annotations['a.b/c'] in (cow)":          "cow",
+		"metadata.name=bee":                               "bee",
+		"metadata.name=bee,spec.size=3":                   "",
+		"metadata.namespace=other":                        "",
+		"metadata.namespace=default,!spec.sails":          "bee dog",
+		"metadata.resourceVersion>1":                      "ant bee cow dog",
+		"metadata.creationTimestamp>2024-01-01T00:00:00Z": "ant bee cow dog",
+		"spec.size=3||spec.size=7,spec.sails=true":        "ant",
+		"spec.sails=false||!spec.size":                    "cow dog",
+		"spec.size>3,spec.size<3":                         "",
+		"spec.extra":                                      "",
+	} {
+		if got := namesIn(t, s, withLite(boatsPath, "fieldSelector", selector)); got != want {
+			t.Errorf("%q selects %q, want %q", selector, got, want)
+		}
+	}
+	const labelled = boatsPath + "?lite=true&labelSelector=x%3Dy&fieldSelector=spec.size"
+	if got := namesIn(t, s, labelled); got != "" {
+		t.Errorf("with labels, too: %q", got)
+	}
+	if got := namesIn(t, s, withLite("/apis/example.com/v1/boats", "fieldSelector", "metadata.name=bee||spec.size=3")+"&limit=1"); got != "ant" {
+		t.Errorf("the first of two is %q", got)
+	}
+}
+
+func TestSelectBuiltinKindsByAnyField(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
+	for _, name := range []string{"one", "two"} {
+		s.PostYAML("/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+name+`"},"data":{"key.txt":"`+name+`","n":"1"}}`)
+		s.PostYAML("/api/v1/namespaces/default/services", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"`+name+`"},"spec":{"ports":[{"port":80,"name":"`+name+`"},{"port":443,"name":"tls"}]}}`)
+	}
+	for _, test := range []struct{ kind, selector, want string }{
+		{"configmaps", "data['key.txt']=two", "two"},
+		{"configmaps", "data.n=1,data['key.txt']!=two,metadata.name!=kube-root-ca.crt", "one"},
+		{"configmaps", "!immutable,metadata.name^=t", "two"},
+		{"services", "spec.ports[*].name=one", "one"},
+		{"services", "spec.ports[*].port>400,metadata.name!=kubernetes", "one two"},
+		{"services", "spec.ports[*].targetPort=80,metadata.name=two", "two"},
+		{"services", "spec.clusterIP^=10.,metadata.uid,!metadata.labels.component", "one two"},
+	} {
+		if got := namesIn(t, s, withLite("/api/v1/namespaces/default/"+test.kind, "fieldSelector", test.selector)); got != test.want {
+			t.Errorf("%s by %q: %q, want %q", test.kind, test.selector, got, test.want)
+		}
+	}
+}
+
+// TestBadFieldSelectors: what is wrong, where, and what belongs there.
+func TestBadFieldSelectors(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	for _, test := range []struct{ parameter, value, want string }{
+		{"fieldSelector", "spec.size>", "found '' at position 10, expected an integer"},
+		{"fieldSelector", "spec.size>x", "found 'x' at position 10, expected an integer"},
+		{"fieldSelector", "spec.size>3&&spec.hull=x", "at position 11, expected ',' or '||' or the end"},
+		{"fieldSelector", "spec.hull=x,spec.siez=3", "found spec.siez at position 12, and boats.example.com have no field spec.siez; the nearest is spec.size"},
+		{"fieldSelector", "size=3", "have no field size; the nearest is spec.size"},
+		{"fieldSelector", "spec.cabins.beds=3", "write spec.cabins[*].beds"},
+		{"fieldSelector", "spec.size[*]=3", "have no field spec.size[*]"},
+		{"fieldSelector", "spec.extra.x=3", "have no field spec.extra.x"},
+		{"fieldSelector", "spec=3", "found a comparison of 'spec' at position 0, which is an object or a list"},
+		{"fieldSelector", "kind=Boat", "the same in all objects"},
+		{"fieldSelector", strings.Repeat("spec.size,", 65), "more than 64 comparisons"},
+		{"shardSelector", "shardRange(object.metadata.uid, '0x0', '0x8')", "expected a number of 16 hexadecimal digits"},
+	} {
+		for _, watch := range []string{"", "&watch=true"} {
+			path := withLite(boatsPath, test.parameter, test.value) + watch
+			res, body := s.Do("GET", path, "")
+			if res.StatusCode != http.StatusBadRequest || !strings.Contains(status(t, res, body).Message, test.want) {
+				t.Errorf("%s: %s %s, want %q", path, res.Status, body, test.want)
+			}
+		}
+	}
+	// Without the parameter all is as Kubernetes has it.
+	for selector, want := range map[string]string{
+		"spec.size>3": "invalid selector: 'spec.size>3'; can't understand 'spec.size>3'", "spec.size=3": "field label not supported: spec.size",
+	} {
+		res, body := s.Do("GET", boatsPath+"?fieldSelector="+url.QueryEscape(selector), "")
+		if res.StatusCode != http.StatusBadRequest || status(t, res, body).Message != want {
+			t.Errorf("%q without lite: %s %s", selector, res.Status, body)
+		}
+	}
+	if got := namesIn(t, s, boatsPath+"?shardSelector=x"); got != "ant bee cow dog" {
+		t.Errorf("shardSelector without lite selects %q", got)
+	}
+}
+
+func TestWatchByAnyField(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	watches := map[string]*servertest.Stream{}
+	for _, selector := range []string{"spec.size>5", "spec.hull=pine", "spec.size=1,spec.size=2", "spec.hull in (pine,elm)||spec.sails=true"} {
+		watches[selector] = s.Watch(withLite(boatsPath, "fieldSelector", selector) + "&watch=true&resourceVersion=" + list2(t, s))
+	}
+	s.PostYAML(boatsPath, boat("eel", `"size":6,"hull":"pine"`))
+	for _, spec := range []string{`{"size":5}`, `{"size":9}`, `{"hull":"elm"}`, `{"hull":"fir"}`} {
+		if res, body := s.Do("PATCH", boatsPath+"/eel", `{"spec":`+spec+`}`, "Content-Type", "application/merge-patch+json"); res.StatusCode >= 300 {
+			t.Fatal(res.Status, body)
+		}
+	}
+	s.PostYAML(boatsPath, boat("fox", `"size":1,"hull":"pine","sails":true`))
+	if res, body := s.Do("DELETE", boatsPath+"/eel", ""); res.StatusCode >= 300 {
+		t.Fatal(res.Status, body)
+	}
+	for selector, want := range map[string][]string{
+		"spec.size>5":    {"ADDED eel", "DELETED eel", "ADDED eel", "MODIFIED eel", "MODIFIED eel", "DELETED eel"},
+		"spec.hull=pine": {"ADDED eel", "MODIFIED eel", "MODIFIED eel", "DELETED eel", "ADDED fox"},
+		"spec.hull in (pine,elm)||spec.sails=true": {"ADDED eel", "MODIFIED eel", "MODIFIED eel", "MODIFIED eel", "DELETED eel", "ADDED fox"},
+	} {
+		for i, event := range want {
+			if got := next(t, watches[selector]).String(); got != event {
+				t.Errorf("%q: event %d is %s, want %s", selector, i, got, event)
+			}
+		}
+	}
+	if w := s.Watch(withLite(boatsPath, "fieldSelector", "spec.size<5") + "&watch=true"); next(t, w).String() != "ADDED ant" || next(t, w).String() != "ADDED fox" {
+		t.Error("the state isn't what is selected")
+	}
+}
+
+// list2 returns the version of the boats.
+func list2(t *testing.T, s *servertest.Server) string {
+	t.Helper()
+	var l listed
+	if err := json.Unmarshal([]byte(s.Get(boatsPath)), &l); err != nil {
+		t.Fatal(err)
+	}
+	return l.Metadata.ResourceVersion
+}
+
+func TestDeleteByAnyField(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	if res, body := s.Do("DELETE", withLite(boatsPath, "fieldSelector", "spec.siez=3"), ""); res.StatusCode != http.StatusBadRequest {
+		t.Fatal(res.Status, body)
+	}
+	if res, body := s.Do("DELETE", withLite(boatsPath, "fieldSelector", "spec.size>5"), ""); res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status, body)
+	}
+	if got := namesIn(t, s, boatsPath); got != "ant dog" {
+		t.Errorf("%q are left", got)
+	}
+}
+
+func TestShards(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	seen := ""
+	for _, half := range []string{"'0x0000000000000000', '0x8000000000000000'", "'0x8000000000000000', '0x10000000000000000'"} {
+		selector := "shardRange(object.metadata.uid, " + half + ")"
+		answer := s.Get(withLite(boatsPath, "shardSelector", selector))
+		var l struct {
+			listed
+			Metadata struct{ ShardInfo struct{ Selector string } }
+		}
+		if err := json.Unmarshal([]byte(answer), &l); err != nil || l.Metadata.ShardInfo.Selector != selector {
+			t.Errorf("the shard is called %q (%v)", l.Metadata.ShardInfo.Selector, err)
+		}
+		seen += " " + l.names()
+	}
+	for _, name := range []string{"ant", "bee", "cow", "dog"} {
+		if strings.Count(seen, name) != 1 {
+			t.Errorf("%s isn't in one half: %q", name, seen)
+		}
+	}
+}

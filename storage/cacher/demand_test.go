@@ -1,0 +1,209 @@
+package cacher
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+)
+
+// found lists by the indexes that there are; ok is false if one is missing.
+func found(s *Snapshot, w *kube.Where, in storage.Range) (keys []string, ok bool) {
+	lookups, _ := w.Lookups()
+	objects, ok := s.Find(lookups, in)
+	if !ok {
+		return nil, false
+	}
+	for o := range objects {
+		if w.Matches(o) {
+			keys = append(keys, o.Key)
+		}
+	}
+	return keys, true
+}
+
+// checkFound compares what the indexes find with what a scan does.
+func checkFound(t testing.TB, s *Snapshot, text string) {
+	t.Helper()
+	w := whereOf(t, text)
+	for _, in := range []storage.Range{{Prefix: string(widgets)}, {Prefix: string(widgets) + "ns1/"}, {Prefix: string(widgets) + "ns1/", From: string(widgets) + "ns1/w2"}} {
+		got, ok := found(s, w, in)
+		if !ok {
+			t.Errorf("%s isn't indexed", text)
+			return
+		}
+		var want []string
+		for o := range s.In(in) {
+			if w.Matches(o) {
+				want = append(want, o.Key)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s in %v: %d are found, want %d", text, in, len(got), len(want))
+		}
+	}
+}
+
+// manyThings fills a bench so that an index pays. n is each number four times.
+func manyThings(b *bench) {
+	for i := range 2 * leastDemand {
+		b.put(&thing{key: fmt.Sprintf("%sns%d/w%d", widgets, 1+i%2, i), tier: tiers[i%3], color: fmt.Sprint("color-", i/4), n: i / 4})
+	}
+}
+
+// ask does what a list does.
+func ask(t testing.TB, b *bench, text string) {
+	lookups, ok := whereOf(t, text).Lookups()
+	if !ok {
+		t.Fatalf("%s can't be looked up", text)
+	}
+	b.Demand(lookups)
+}
+
+func indexed(t testing.TB, b *bench, text string) bool {
+	_, ok := found(b.Snapshot(), whereOf(t, text), storage.Range{Prefix: string(widgets)})
+	return ok
+}
+
+// TestDemandBuildsIndex: the second list within a minute builds the index, which then is right whatever is written.
+func TestDemandBuildsIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(defaultBounds)
+		manyThings(b)
+		ask(t, b, "spec.n=1")
+		time.Sleep(2 * demandOften)
+		ask(t, b, "spec.n=2")
+		if indexed(t, b, "spec.n=1") {
+			t.Error("what is seldom asked for is indexed")
+		}
+		time.Sleep(demandOften / 2)
+		ask(t, b, "spec.n>500")
+		before := b.Snapshot()
+		rng := rand.New(rand.NewPCG(5, 6))
+		for range 200 {
+			b.change(rng)
+		}
+		for _, s := range []*Snapshot{before, b.Snapshot()} {
+			for _, text := range []string{"spec.n=1", "spec.n in (1,7,9999)", "spec.n>480", "spec.n<=3,spec.color!=red", "spec.n=1||spec.n=200"} {
+				checkFound(t, s, text)
+			}
+		}
+		if indexed(t, b, "spec.n=1||spec.color=red") {
+			t.Error("one field is indexed, and found for two")
+		}
+		if indexed(t, b, "spec.n>=0") {
+			t.Error("all objects are found by an index")
+		}
+	})
+}
+
+// TestDemandBuiltMeanwhile: an index that's built while objects change is right when it's done.
+func TestDemandBuiltMeanwhile(t *testing.T) {
+	b := newBench(defaultBounds)
+	manyThings(b)
+	rng := rand.New(rand.NewPCG(7, 8))
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for range 3 {
+				ask(t, b, "spec.n=1")
+				ask(t, b, "spec.color=color-1")
+			}
+		})
+	}
+	wg.Go(func() { b.SetFields([]string{"spec.color"}) })
+	wg.Go(func() {
+		for range 300 {
+			b.change(rng)
+		}
+	})
+	wg.Wait()
+	for _, text := range []string{"spec.n=1", "spec.n<5", "spec.color=color-1", "spec.color^=color-20", "spec.color=color-1||spec.n=77"} {
+		checkFound(t, b.Snapshot(), text)
+	}
+}
+
+// TestDemandGoesUnused: an index that nobody asks for any more is dropped, without a write or a list that would see to it.
+func TestDemandGoesUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(defaultBounds)
+		manyThings(b)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer stop()
+		wg.Go(func() { b.cacher.sweepDemands(ctx) })
+		ask(t, b, "spec.n=1")
+		ask(t, b, "spec.n=1")
+		if !indexed(t, b, "spec.n=1") || b.cacher.Usage().DemandBytes == 0 {
+			t.Fatal("nothing is indexed")
+		}
+		time.Sleep(defaultBounds.demandUnused * 3)
+		synctest.Wait()
+		if indexed(t, b, "spec.n=1") || b.cacher.Usage().DemandBytes != 0 {
+			t.Errorf("it's indexed still, with %d bytes", b.cacher.Usage().DemandBytes)
+		}
+	})
+}
+
+// TestDemandIsBounded: the bytes of indexes, and the fields that are remembered.
+func TestDemandIsBounded(t *testing.T) {
+	room := defaultBounds
+	room.demandBytes = 3 * leastDemand * demandEntryBytes // for one index, and not for two
+	b := newBench(room)
+	manyThings(b)
+	for _, text := range []string{"spec.n=1", "spec.n=1", "spec.color=color-1", "spec.color=color-1"} {
+		ask(t, b, text)
+	}
+	if !indexed(t, b, "spec.color=color-1") || indexed(t, b, "spec.n=1") {
+		t.Error("it isn't the older index that went")
+	}
+	for i := range 2 * leastDemand { // what there's room for is written, and more
+		b.put(&thing{key: fmt.Sprintf("%sns1/v%d", widgets, i), n: i, color: "red"})
+	}
+	if n := b.cacher.Usage().DemandBytes; n > room.demandBytes {
+		t.Errorf("indexes have %d bytes of %d", n, room.demandBytes)
+	}
+	for i := range 3 * maxDemands {
+		ask(t, b, fmt.Sprintf("spec.f%d=x", i))
+	}
+	if n := len(b.demands); n > maxDemands {
+		t.Errorf("%d fields are remembered", n)
+	}
+	small := newBench(defaultBounds)
+	small.put(widgetNamed("a", "front"))
+	ask(t, small, "spec.n=1")
+	ask(t, small, "spec.n=1")
+	if len(small.demands) > 0 {
+		t.Error("a resource with one object has an index")
+	}
+}
+
+// TestNeverIsNowhere: who selects what can't be is in no part of the index that events look at.
+func TestNeverIsNowhere(t *testing.T) {
+	b := newBench(defaultBounds)
+	c := b.watch(t, query{where: "spec.n=1,spec.n=2"}, WatchOptions{Start: StartNow})
+	if len(b.index.rest)+len(b.index.columns)+len(b.index.namespaces) != 0 {
+		t.Error("it's there")
+	}
+	b.put(&thing{key: string(widgets) + "ns1/a", n: 1})
+	if frames := read(t, c); len(frames) != 0 {
+		t.Errorf("it got %q", frames)
+	}
+	c.Close()
+	d := b.watch(t, query{where: "spec.n=1||spec.color=red"}, WatchOptions{Start: StartNow})
+	if len(b.index.columns) != 2 {
+		t.Errorf("it's in %d columns", len(b.index.columns))
+	}
+	d.Close()
+	if len(b.index.columns) != 0 {
+		t.Error("columns are left")
+	}
+}
