@@ -36,7 +36,7 @@ func (e Reader) declaredRoot() declared {
 	return customObject{customValue{e.structural()}}
 }
 
-// scalarTypes are the types of schemas' texts.
+// scalarType returns the type of what a schema says; either tells that it may be an integer or a text.
 func scalarType(typ, format string, either bool) selectors.Type {
 	switch {
 	case either:
