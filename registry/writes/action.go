@@ -17,7 +17,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // acted is the object of a write.
@@ -251,11 +250,7 @@ func (a acted) Change(ctx context.Context, change func(obj registry.Typed) error
 		return "", err
 	}
 	w := *a.write
-	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
-		prev, err := w.Load(ctx, old)
-		if err != nil {
-			return outcome{}, err
-		}
+	stored, err := w.update(ctx, w.loaded(ctx, func(prev *object.Object) (outcome, error) {
 		obj, err := w.Typed.FromObject(prev)
 		if err != nil {
 			return outcome{}, err
@@ -273,7 +268,7 @@ func (a acted) Change(ctx context.Context, change func(obj registry.Typed) error
 			w.note(obj, next, raw)
 		}
 		return outcome{value: raw}, err
-	})
+	}))
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
-	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // applyConfiguration merges an applied configuration into the object, or creates the object of it.
@@ -28,7 +27,7 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (registry.R
 	given := len(w.warnings)
 	for {
 		w.warnings = w.warnings[:given] // without those of an earlier attempt
-		stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) { return w.applyTo(ctx, old, wanted) })
+		stored, err := w.update(ctx, w.loaded(ctx, func(prev *object.Object) (outcome, error) { return w.applyTo(ctx, prev, wanted) }))
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
@@ -82,11 +81,7 @@ func notYAML(body []byte, cause string) error {
 const maxConverted = 64 << 10
 
 // applyTo makes the new object from the old one and a configuration.
-func (w *write) applyTo(ctx context.Context, old *kube.Object, wanted map[string]any) (outcome, error) {
-	prev, err := w.Load(ctx, old)
-	if err != nil {
-		return outcome{}, err
-	}
+func (w *write) applyTo(ctx context.Context, prev *object.Object, wanted map[string]any) (outcome, error) {
 	live, err := prev.Tree(w.APIVersion(), w.Kind)
 	if err != nil {
 		return outcome{}, err
@@ -167,7 +162,7 @@ func (w *write) applyScale(ctx context.Context, body []byte) (registry.Result, e
 	if err != nil {
 		return registry.Result{}, err
 	}
-	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) { return w.applyScaleTo(ctx, old, wanted) })
+	stored, err := w.update(ctx, w.loaded(ctx, func(prev *object.Object) (outcome, error) { return w.applyScaleTo(ctx, prev, wanted) }))
 	if err != nil {
 		return registry.Result{}, err
 	}
@@ -214,11 +209,7 @@ func (w *write) readScaleConfiguration(body []byte) (*scaleConfiguration, error)
 
 // applyScaleTo makes the new object from the old one and an applied Scale. A number that its manager withdraws is 0, as a Scale
 // without one says. That of a custom resource stays as it is and is nobody's: without one the object would have no Scale.
-func (w *write) applyScaleTo(ctx context.Context, old *kube.Object, wanted *scaleConfiguration) (outcome, error) {
-	prev, err := w.Load(ctx, old)
-	if err != nil {
-		return outcome{}, err
-	}
+func (w *write) applyScaleTo(ctx context.Context, prev *object.Object, wanted *scaleConfiguration) (outcome, error) {
 	now, found, err := w.ReadScale(prev)
 	if err != nil {
 		return outcome{}, err

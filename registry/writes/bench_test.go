@@ -70,7 +70,7 @@ func BenchmarkAdmitUpdate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := w.nextFrom(context.Background(), old, in); err != nil {
+		if _, err := nextOf(context.Background(), w, old, in); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -164,7 +164,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		c, err := w.nextFrom(t.Context(), old, in)
+		c, err := nextOf(t.Context(), w, old, in)
 		if err != nil {
 			wellRefused(t, err)
 			return
@@ -256,7 +256,7 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		old := kube.NewObject(fuzzKey, []byte(fuzzShaped), 7)
-		c, err := w.applyTo(t.Context(), old, wanted)
+		c, err := applied(t.Context(), w, old, wanted)
 		if unfit(err) {
 			return
 		}
@@ -271,7 +271,7 @@ func FuzzApply(f *testing.F) {
 		if object.Map(wanted["metadata"])["resourceVersion"] != nil {
 			return // it's another one now
 		}
-		again, err := w.applyTo(t.Context(), kube.NewObject(fuzzKey, c.value, 8), wanted)
+		again, err := applied(t.Context(), w, kube.NewObject(fuzzKey, c.value, 8), wanted)
 		if err != nil || string(again.value) != string(c.value) {
 			t.Fatalf("applied again: %v\n%s\nwas\n%s", err, again.value, c.value)
 		}
@@ -308,7 +308,7 @@ func FuzzShapedPatch(f *testing.F) {
 		}
 		var c outcome
 		if err == nil {
-			c, err = w.nextFrom(t.Context(), old, in)
+			c, err = nextOf(t.Context(), w, old, in)
 		}
 		if err != nil {
 			wellRefused(t, err)
@@ -380,4 +380,14 @@ func FuzzProtobuf(f *testing.F) {
 			}
 		}
 	})
+}
+
+// nextOf is what becomes of a stored object by what a client sent.
+func nextOf(ctx context.Context, w *write, old *kube.Object, in *object.Object) (outcome, error) {
+	return w.loaded(ctx, func(prev *object.Object) (outcome, error) { return w.nextFrom(ctx, prev, in) })(old)
+}
+
+// applied is what becomes of it by a configuration.
+func applied(ctx context.Context, w *write, old *kube.Object, wanted map[string]any) (outcome, error) {
+	return w.loaded(ctx, func(prev *object.Object) (outcome, error) { return w.applyTo(ctx, prev, wanted) })(old)
 }

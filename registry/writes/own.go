@@ -142,11 +142,7 @@ func (e Writer) Report(ctx context.Context, namespace, name string, uid types.UI
 		if namespace != "" {
 			object.Map(wanted["metadata"])["namespace"] = namespace
 		}
-		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.loadOwn(ctx, old, uid)
-			if err != nil {
-				return outcome{}, err
-			}
+		return w.ofUID(ctx, uid, func(prev *object.Object) (outcome, error) {
 			live, err := prev.Tree(w.APIVersion(), w.Kind)
 			if err != nil {
 				return outcome{}, err
@@ -165,7 +161,7 @@ func (e Writer) Report(ctx context.Context, namespace, name string, uid types.UI
 			}
 			inheritMeta(next, prev)
 			return w.encoded(ctx, next, prev)
-		}
+		})
 	})
 }
 
@@ -176,17 +172,13 @@ func (e Writer) Report(ctx context.Context, namespace, name string, uid types.UI
 // no such object of that uid.
 func (e Writer) Amend(ctx context.Context, namespace, name string, uid types.UID, change func(m *metav1.ObjectMeta) error) (storage.Revision, error) {
 	return e.ownWrite(ctx, namespace, name, func(w *write) func(*kube.Object) (outcome, error) {
-		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.loadOwn(ctx, old, uid)
-			if err != nil {
-				return outcome{}, err
-			}
+		return w.ofUID(ctx, uid, func(prev *object.Object) (outcome, error) {
 			next := prev.Clone()
 			if err := change(&next.Meta); err != nil {
 				return outcome{}, err
 			}
 			return w.unchecked(ctx, next, prev) // also if it has become invalid: that mustn't keep its owners from going
-		}
+		})
 	})
 }
 
@@ -209,28 +201,25 @@ type Managed struct {
 func AmendManaged[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endpoint, m Managed, change func(obj *T)) (storage.Revision, error) {
 	return Of(e).ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*kube.Object) (outcome, error) {
 		w.manager, w.Subresource = cmp.Or(m.Manager, w.manager), m.Subresource
-		return func(old *kube.Object) (outcome, error) {
-			prev, err := w.loadOwn(ctx, old, m.UID)
-			if err != nil {
-				return outcome{}, err
-			}
+		return w.ofUID(ctx, m.UID, func(prev *object.Object) (outcome, error) {
 			next := prev.Clone()
 			if err := registry.Through[T, P](next, change); err != nil {
 				return outcome{}, err
 			}
 			w.raiseGeneration(next, prev, registry.Whole)
 			return w.unchecked(ctx, next, prev)
-		}
+		})
 	})
 }
 
-// loadOwn loads the object that the server itself changes, if it's that of the uid.
-func (w *write) loadOwn(ctx context.Context, old *kube.Object, uid types.UID) (*object.Object, error) {
-	prev, err := w.Load(ctx, old)
-	if err == nil && prev.Meta.UID != uid {
-		err = fmt.Errorf("write %q: another uid: %w", old.Key, storage.ErrNotFound)
-	}
-	return prev, err
+// ofUID is loaded for the object that the server itself changes, if it's that of the uid.
+func (w *write) ofUID(ctx context.Context, uid types.UID, decide func(prev *object.Object) (outcome, error)) func(old *kube.Object) (outcome, error) {
+	return w.loaded(ctx, func(prev *object.Object) (outcome, error) {
+		if prev.Meta.UID != uid {
+			return outcome{}, fmt.Errorf("write %q: another uid: %w", w.targetKey, storage.ErrNotFound)
+		}
+		return decide(prev)
+	})
 }
 
 // unchecked is the outcome that puts next in the place of prev on the server's own account, without admission and

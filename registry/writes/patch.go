@@ -87,7 +87,11 @@ func (e Writer) Patch(ctx context.Context, r *registry.Request) (registry.Result
 			if err != nil {
 				return outcome{}, err
 			}
-			return w.nextFrom(ctx, old, in)
+			prev, err := w.Load(ctx, old)
+			if err != nil {
+				return outcome{}, err
+			}
+			return w.nextFrom(ctx, prev, in)
 		})
 		if err != nil {
 			return registry.Result{}, err

@@ -49,11 +49,7 @@ func (e Writer) validateScale(o *object.Object, subresource string) (errs field.
 
 // changeScale writes the number of replicas that revise makes of an object's Scale.
 func (w *write) changeScale(ctx context.Context, revise applier) (registry.Result, error) {
-	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
-		prev, err := w.Load(ctx, old)
-		if err != nil {
-			return outcome{}, err
-		}
+	stored, err := w.update(ctx, w.loaded(ctx, func(prev *object.Object) (outcome, error) {
 		now, found, err := w.ReadScale(prev)
 		if err != nil {
 			return outcome{}, err
@@ -83,8 +79,8 @@ func (w *write) changeScale(ctx context.Context, revise applier) (registry.Resul
 		if in.Meta.ResourceVersion == "" {
 			in.Meta.ResourceVersion = prev.Meta.ResourceVersion
 		}
-		return w.nextFrom(ctx, old, in)
-	})
+		return w.nextFrom(ctx, prev, in)
+	}))
 	if err != nil {
 		return registry.Result{}, err
 	}

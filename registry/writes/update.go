@@ -17,7 +17,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
-	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Update replaces the object that Target names, or one of its subresources, by the body, and answers with the object as it
@@ -36,7 +35,7 @@ func (e Writer) Update(ctx context.Context, r *registry.Request) (registry.Resul
 		if err != nil {
 			return registry.Result{}, err
 		}
-		stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) { return w.nextFrom(ctx, old, in) })
+		stored, err := w.update(ctx, w.loaded(ctx, func(prev *object.Object) (outcome, error) { return w.nextFrom(ctx, prev, in) }))
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
@@ -115,13 +114,9 @@ func checkNamed(in *object.Object, t registry.Target) error {
 	return nil
 }
 
-// nextFrom makes the new object from the old one and from what a client sent. It doesn't change in, which is needed
+// nextFrom makes the new object from the one before it and from what a client sent. It doesn't change in, which is needed
 // again if somebody else writes first.
-func (w *write) nextFrom(ctx context.Context, old *kube.Object, in *object.Object) (outcome, error) {
-	prev, err := w.Load(ctx, old)
-	if err != nil {
-		return outcome{}, err
-	}
+func (w *write) nextFrom(ctx context.Context, prev, in *object.Object) (outcome, error) {
 	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -126,6 +127,17 @@ func (w *write) update(ctx context.Context, decide func(old *kube.Object) (outco
 			return decide(old)
 		})
 	})
+}
+
+// loaded makes of what decides by an object as it's decoded what decides by one that is stored.
+func (w *write) loaded(ctx context.Context, decide func(prev *object.Object) (outcome, error)) func(old *kube.Object) (outcome, error) {
+	return func(old *kube.Object) (outcome, error) {
+		prev, err := w.Load(ctx, old)
+		if err != nil {
+			return outcome{}, err
+		}
+		return decide(prev)
+	}
 }
 
 // inBrackets runs store, which stores an object, between the resource's begin and written. Its errors are for clients.
