@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -35,19 +36,14 @@ func (a *RBAC) MayGrant(ctx context.Context, obj, old registry.Typed) error {
 	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
 	}
+	if old != nil && sameButForCollector(obj, old) {
+		return nil
+	}
 	switch o := obj.(type) {
 	case *rbacv1.Role:
-		before, _ := old.(*rbacv1.Role)
-		if before != nil && equality.Semantic.DeepEqual(o.Rules, before.Rules) && sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
-			return nil
-		}
 		return a.mayWriteRole(u, roleWrite{"roles", o.Namespace, o.Name, o.Rules})
 	case *rbacv1.ClusterRole:
 		before, _ := old.(*rbacv1.ClusterRole)
-		if before != nil && equality.Semantic.DeepEqual(o.Rules, before.Rules) && equality.Semantic.DeepEqual(o.AggregationRule, before.AggregationRule) &&
-			sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
-			return nil
-		}
 		if err := a.mayWriteRole(u, roleWrite{"clusterroles", "", o.Name, o.Rules}); err != nil {
 			return err
 		}
@@ -56,26 +52,20 @@ func (a *RBAC) MayGrant(ctx context.Context, obj, old registry.Typed) error {
 		}
 		return a.mayAggregate(u, o.Name)
 	case *rbacv1.RoleBinding:
-		before, _ := old.(*rbacv1.RoleBinding)
-		if before != nil && o.RoleRef == before.RoleRef && slices.Equal(o.Subjects, before.Subjects) && sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
-			return nil
-		}
 		return a.mayBind(u, bindingWrite{"rolebindings", o.Namespace, o.Name, &o.RoleRef})
 	case *rbacv1.ClusterRoleBinding:
-		before, _ := old.(*rbacv1.ClusterRoleBinding)
-		if before != nil && o.RoleRef == before.RoleRef && slices.Equal(o.Subjects, before.Subjects) && sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
-			return nil
-		}
 		return a.mayBind(u, bindingWrite{"clusterrolebindings", "", o.Name, &o.RoleRef})
 	}
 	return fmt.Errorf("%T is no role and no binding", obj)
 }
 
-// sameButForCollector tells whether metadata differs only in what the garbage collector changes to get rid of an object.
-func sameButForCollector(m, old *metav1.ObjectMeta) bool {
-	next := m.DeepCopy()
-	next.OwnerReferences, next.Finalizers = old.OwnerReferences, old.Finalizers
-	next.ManagedFields, next.ResourceVersion, next.Generation = old.ManagedFields, old.ResourceVersion, old.Generation
+// sameButForCollector tells whether an object differs from the one before it only in metadata that the garbage collector changes to
+// get rid of it.
+func sameButForCollector(obj, old registry.Typed) bool {
+	next := obj.(runtime.Object).DeepCopyObject()
+	m, was := registry.MetaOf(next.(registry.Typed)), registry.MetaOf(old)
+	m.OwnerReferences, m.Finalizers = was.OwnerReferences, was.Finalizers
+	m.ManagedFields, m.ResourceVersion, m.Generation = was.ManagedFields, was.ResourceVersion, was.Generation
 	return equality.Semantic.DeepEqual(next, old)
 }
 
@@ -146,11 +136,8 @@ func (a *RBAC) may(u user.Info, verb, resource, namespace, name string) bool {
 func (a *RBAC) holds(u user.Info, namespace string, rules []rbacv1.PolicyRule, refuse func(why error) error) error {
 	held, incomplete := a.index().rulesOf(u, namespace)
 	if countParts(rules) > maxParts {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-			Message: fmt.Sprintf("the rules allow more than %d combinations of an API group, a resource, a verb and a name, "+
-				"which is too many to compare with the rights of user %q: use fewer in one role", maxParts, u.GetName()),
-		}}
+		return registry.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf("the rules allow more than %d combinations of an API group, a resource, a verb and a name, "+
+			"which is too many to compare with the rights of user %q: use fewer in one role", maxParts, u.GetName()))
 	}
 	left := missing(held, rules)
 	if len(left) == 0 {
