@@ -140,12 +140,10 @@ func (e *Endpoint) Readable(ctx context.Context, v *kube.View, o *kube.Object) e
 // Unlisted refuses a list of which an object can't be converted.
 func (e *Endpoint) Unlisted(u *Unconverted) error {
 	text := u.corrupt(u.stored.Key)
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError,
-		Message: fmt.Sprintf("failed to read one or more %s from the storage: %s", e.GroupResource(), text),
-		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: "list", Causes: []metav1.StatusCause{
-			{Type: metav1.CauseTypeUnexpectedServerResponse, Field: u.stored.Key, Message: text}}},
-	}}
+	err := Refusal(http.StatusInternalServerError, metav1.StatusReasonStoreReadError, fmt.Sprintf("failed to read one or more %s from the storage: %s", e.GroupResource(), text))
+	err.ErrStatus.Details = &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: "list", Causes: []metav1.StatusCause{
+		{Type: metav1.CauseTypeUnexpectedServerResponse, Field: u.stored.Key, Message: text}}}
+	return err
 }
 
 // convertStored returns stored objects in the endpoint's version. It fills in the defaults of the version in which they're

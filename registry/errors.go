@@ -162,13 +162,8 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 	case errors.Is(err, storage.ErrFutureRevision):
 		return apierrors.NewResourceExpired(err.Error())
 	case errors.Is(err, storage.ErrNoSpace):
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure,
-			Code:   http.StatusInsufficientStorage,
-			Reason: metav1.StatusReasonInternalError,
-			Message: fmt.Sprintf("%v; free space on the server's disk if that is full, else delete objects, and writes go on by themselves; "+
-				"reads and watches go on meanwhile", err),
-		}}
+		return Refusal(http.StatusInsufficientStorage, metav1.StatusReasonInternalError, fmt.Sprintf(
+			"%v; free space on the server's disk if that is full, else delete objects, and writes go on by themselves; reads and watches go on meanwhile", err))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return ended(err)
 	case errors.Is(err, storage.ErrNoMajority):
@@ -249,14 +244,10 @@ func (e *Endpoint) MethodNotAllowed(verb string) error {
 
 // Unreadable is the answer about a stored value that isn't an object.
 func (e *Endpoint) Unreadable(name string, cause error) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure,
-		Code:   http.StatusInternalServerError,
-		Reason: metav1.StatusReasonStoreReadError,
-		Message: fmt.Sprintf("%s %q can't be read from storage: %s; it can only be deleted",
-			e.GroupResource().String(), clip.Text(name), clip.Text(cause.Error())),
-		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip.Text(name)},
-	}}
+	err := Refusal(http.StatusInternalServerError, metav1.StatusReasonStoreReadError, fmt.Sprintf(
+		"%s %q can't be read from storage: %s; it can only be deleted", e.GroupResource().String(), clip.Text(name), clip.Text(cause.Error())))
+	err.ErrStatus.Details = &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip.Text(name)}
+	return err
 }
 
 func tooLarge(resource schema.GroupResource, name string) error {

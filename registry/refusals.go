@@ -25,18 +25,21 @@ import (
 // GoType tells whether the endpoint's objects are of a Go type. Otherwise they're custom resources.
 func (e *Endpoint) GoType() bool { return e.Typed != nil }
 
-// AsKubernetes returns a Status error as a library of Kubernetes' makes it of a code alone, with empty details.
+// Refusal returns an error that becomes a Status of this code, reason and message.
+func Refusal(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+}
+
+// AsKubernetes is Refusal as a library of Kubernetes' makes it of a code alone, with empty details.
 func AsKubernetes(code int32, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{},
-	}}
+	err := Refusal(code, reason, message)
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	return err
 }
 
 // Unforeseen is what Kubernetes answers to an error that it has no Status for: 500 without a reason, with the message.
 func Unforeseen(message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: clip.Text(message),
-	}}
+	return Refusal(http.StatusInternalServerError, "", clip.Text(message))
 }
 
 // BadVersion refuses a resourceVersion that isn't a number. Only lists know that it's the client's mistake.

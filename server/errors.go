@@ -27,9 +27,7 @@ const (
 
 // statusError returns an error that becomes a Status of this code, reason and message.
 func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-	}}
+	return registry.Refusal(code, reason, message)
 }
 
 // retryAfter is when a client that is refused may come back, in seconds. It's the least that the header can say.

@@ -114,12 +114,8 @@ func (e Writer) patchType(r *registry.Request) (types.PatchType, error) {
 	for i, a := range accepted {
 		names[i] = string(a)
 	}
-	return "", &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusUnsupportedMediaType,
-		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(names, ", "),
-	}}
+	return "", registry.Refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(names, ", "))
 }
 
 // applier applies a patch to a document.
@@ -393,10 +389,5 @@ const maxQuotedPatch = 16 << 10
 // unprocessable refuses a patch whose operations are wrong or don't fit the object. It carries no details:
 // with a kind in them, and no causes, kubectl keeps the message to itself.
 func unprocessable(message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusUnprocessableEntity,
-		Reason:  metav1.StatusReasonInvalid,
-		Message: message,
-	}}
+	return registry.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, message)
 }
