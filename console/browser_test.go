@@ -40,7 +40,7 @@ func open(t *testing.T, address string, before ...chromedp.Action) *page {
 			options = append(options, chromedp.NoSandbox) // which needs another user
 		}
 		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-		browser, _ = chromedp.NewContext(allocator)
+		browser, _ = chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // of events that are newer than the package
 		stopBrowser = stop
 		if err := chromedp.Run(browser); err != nil {
 			t.Fatalf("chromium doesn't start: %v", err)

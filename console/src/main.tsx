@@ -5,7 +5,7 @@ import { signal } from "@preact/signals";
 import "./style.css";
 import { route } from "./route";
 import { discover, kinds } from "./api/discovery";
-import { messageOf, strange } from "./api/client";
+import { messageOf, Refusal, strange, token } from "./api/client";
 import { Announcer } from "./ui/announce";
 import { Palette, openPalette } from "./ui/palette";
 import { Help } from "./ui/help";
@@ -39,6 +39,7 @@ async function look(): Promise<void> {
     await discover();
     trouble.value = "";
   } catch (error) {
+    if (error instanceof Refusal && error.code === 403 && !token.peek()) strange.value = true; // it's let in as nobody
     trouble.value = strange.peek() ? "" : messageOf(error);
   }
 }

@@ -34,7 +34,7 @@ async function look(stopped: () => boolean): Promise<void> {
 
 async function countOf(k: Kind): Promise<number | undefined> {
   try {
-    const list = await json<{ metadata: { remainingItemCount?: number }; items: unknown[] }>(`${pathOf(k)}?limit=1`,
+    const list = await json<{ metadata: { remainingItemCount?: number }; items: unknown[] | null }>(`${pathOf(k)}?limit=1`,
       { accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json" });
     return (list.items?.length ?? 0) + (list.metadata.remainingItemCount ?? 0);
   } catch (error) {

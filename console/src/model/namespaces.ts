@@ -7,9 +7,9 @@ const names = signal<string[]>([]);
 /** Asks for the namespaces. Who may not list them has none to choose from. */
 async function look(): Promise<void> {
   try {
-    const list = await json<{ items: { metadata: { name: string } }[] }>("/api/v1/namespaces?limit=2000",
+    const list = await json<{ items: { metadata: { name: string } }[] | null }>("/api/v1/namespaces?limit=2000",
       { accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io" });
-    names.value = list.items.map((n) => n.metadata.name);
+    names.value = (list.items ?? []).map((n) => n.metadata.name);
   } catch { /* then one is typed */ }
 }
 

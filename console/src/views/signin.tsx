@@ -17,6 +17,7 @@ export function SignIn({ onDone }: { onDone: () => void }) {
       onDone();
     } catch (error) {
       token.value = "";
+      field.select();
       setWrong(`The server refuses this token: ${messageOf(error)}`);
     }
     setAsking(false);

@@ -1,1 +1,124 @@
-export function TrafficView() { return <p class="empty">Not there yet.</p>; }
+// What goes on: the last quarter of an hour as plots, who watches, and who else serves.
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { json, messageOf, Refusal } from "../api/client";
+import { dark } from "../ui/shade";
+
+interface Points { intervalSeconds: number; times: number[]; series: Record<string, (number | null)[]> }
+
+interface Watcher { resource: string; namespace?: string; labelSelector?: string; fieldSelector?: string; user?: string; userAgent?: string; resourceVersion?: string; lagEvents: number; lagSeconds: number; bytesSent: number; ageSeconds: number }
+
+interface Member { name: string; [field: string]: unknown }
+
+/** How often it's looked at, in ms. */
+const interval = 5000;
+
+const plots: { name: string; title: string; unit: (v: number) => string }[] = [
+  { name: "writes", title: "Writes a second", unit: plain },
+  { name: "events", title: "Events sent a second", unit: plain },
+  { name: "watchers", title: "Watchers", unit: plain },
+  { name: "lagSeconds", title: "How far the last watcher is behind", unit: seconds },
+  { name: "memoryBytes", title: "Memory", unit: bytes },
+  { name: "historySeconds", title: "How far back history reaches", unit: seconds },
+  { name: "refusals", title: "Refusals a second", unit: plain },
+];
+
+function plain(v: number): string { return v >= 1e6 ? `${+(v / 1e6).toFixed(1)}M` : v >= 1e4 ? `${+(v / 1e3).toFixed(1)}k` : `${+v.toFixed(2)}`; }
+function seconds(v: number): string { return v >= 7200 ? `${+(v / 3600).toFixed(1)} h` : v >= 120 ? `${+(v / 60).toFixed(1)} min` : v >= 1 || v === 0 ? `${+v.toFixed(1)} s` : `${+(v * 1000).toFixed(1)} ms`; }
+function bytes(v: number): string { return v >= 1 << 30 ? `${+(v / (1 << 30)).toFixed(1)} GiB` : v >= 1 << 20 ? `${+(v / (1 << 20)).toFixed(1)} MiB` : `${+(v / 1024).toFixed(0)} KiB`; }
+
+/** Asks for a path again and again. What isn't there or not the user's says why. */
+function usePolled<T>(path: string): { value?: T; wrong: string } {
+  const [state, set] = useState<{ value?: T; wrong: string }>({ wrong: "" });
+  useEffect(() => {
+    let stopped = false, timer = 0;
+    const round = async () => {
+      try {
+        const value = await json<T>(path);
+        if (!stopped) set({ value, wrong: "" });
+      } catch (error) {
+        if (!stopped) set((was) => ({ ...was, wrong: messageOf(error) }));
+        if (error instanceof Refusal && error.code !== 429 && error.code < 500) return; // it stays so
+      }
+      if (!stopped) timer = window.setTimeout(round, interval);
+    };
+    void round();
+    return () => { stopped = true; clearTimeout(timer); };
+  }, [path]);
+  return state;
+}
+
+export function TrafficView() {
+  const points = usePolled<Points>("/apiserver-lite/v1/traffic");
+  const watchers = usePolled<{ watchers: Watcher[] }>("/debug/watchers");
+  const members = usePolled<{ members?: Member[] } | Member[]>("/apiserver-lite/members");
+  return (
+    <div class="page">
+      <div class="tools"><h1>Traffic</h1><span class="quiet">The last quarter of an hour, as the server has kept it.</span></div>
+      {points.wrong && !points.value && <p class="note" role="status">The points aren't there to see: {points.wrong}</p>}
+      {points.value && <div class="plots">{plots.map((p) => points.value!.series[p.name] && <Plot key={`${p.name} ${dark.value}`} title={p.title} unit={p.unit} times={points.value!.times} values={points.value!.series[p.name]} />)}</div>}
+      <div class="sheet"><h2>Watchers</h2>{watchers.wrong ? <p class="note" role="status">{watchers.wrong}</p> : watchers.value && <Watchers all={watchers.value.watchers} />}</div>
+      <div class="sheet"><h2>Replicas</h2><Members answer={members.value} wrong={members.wrong} /></div>
+    </div>
+  );
+}
+
+function Plot({ title, unit, times, values }: { title: string; unit: (v: number) => string; times: number[]; values: (number | null)[] }) {
+  const at = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  useEffect(() => {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const axis: uPlot.Axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
+    plot.current = new uPlot({
+      width: Math.max(200, at.current!.clientWidth), height: 130, legend: { show: false }, cursor: { y: false, points: { size: 6 } },
+      scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+      axes: [{ ...axis, size: 24, space: 80 }, { ...axis, size: 56, space: 28, values: (_u, all) => all.map(unit) }],
+      series: [{}, { stroke: colour("--accent"), width: 1.5, fill: colour("--accent-ground"), points: { show: false } }],
+    }, [times, values] as uPlot.AlignedData, at.current!);
+    const resize = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, at.current!.clientWidth), height: 130 }));
+    resize.observe(at.current!);
+    return () => { resize.disconnect(); plot.current?.destroy(); };
+  }, []);
+  useEffect(() => plot.current?.setData([times, values] as uPlot.AlignedData), [times, values]);
+  const known = values.filter((v): v is number => v !== null), last = known.at(-1);
+  const now = last === undefined ? "" : unit(last);
+  return (
+    <figure class="card plot">
+      <figcaption>{title} <b>{now}</b></figcaption>
+      <div ref={at} role="img" aria-label={`${title}: ${now} now${known.length > 0 ? `, at most ${unit(Math.max(...known))}` : ""}`} />
+    </figure>
+  );
+}
+
+/** How many watchers are listed, those that are furthest behind first. */
+const most = 200;
+
+function Watchers({ all }: { all: Watcher[] }) {
+  const sorted = [...all].sort((a, b) => b.lagEvents - a.lagEvents || b.ageSeconds - a.ageSeconds);
+  if (all.length === 0) return <p class="quiet">Nobody watches.</p>;
+  return (
+    <div class="wideholder"><table class="list">
+      <thead><tr><th>Resource</th><th>Selects</th><th>Who</th><th class="number">Behind</th><th class="number">Sent</th><th class="number">Age</th></tr></thead>
+      <tbody>{sorted.slice(0, most).map((w, i) => (
+        <tr key={i} class={w.lagEvents > 0 ? "warning" : ""}>
+          <td class="mono">{w.resource}</td><td class="wide mono">{[w.namespace && `namespace ${w.namespace}`, w.labelSelector, w.fieldSelector].filter(Boolean).join(" · ")}</td><td>{[w.user, w.userAgent?.slice(0, 60)].filter(Boolean).join(" · ")}</td>
+          <td class="number">{w.lagEvents > 0 ? `${w.lagEvents} events, ${seconds(w.lagSeconds)}` : "no"}</td><td class="number">{bytes(w.bytesSent)}</td><td class="number">{seconds(w.ageSeconds)}</td>
+        </tr>
+      ))}</tbody>
+    </table>{all.length > most && <p class="quiet">And {all.length - most} more.</p>}</div>
+  );
+}
+
+function Members({ answer, wrong }: { answer?: { members?: Member[] } | Member[]; wrong: string }) {
+  const all = Array.isArray(answer) ? answer : answer?.members ?? [];
+  if (all.length === 0) return <p class="quiet" role="status">{wrong || "This server has its store alone."}</p>;
+  const fields = [...new Set(all.flatMap((m) => Object.keys(m)))];
+  return (
+    <table class="list">
+      <thead><tr>{fields.map((f) => <th key={f}>{f}</th>)}</tr></thead>
+      <tbody>{all.map((m) => <tr key={m.name}>{fields.map((f) => <td key={f} class="mono">{typeof m[f] === "object" ? JSON.stringify(m[f]) : String(m[f] ?? "")}</td>)}</tr>)}</tbody>
+    </table>
+  );
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+func widget(name string, size int) string {
+	return fmt.Sprintf("{apiVersion: example.com/v1, kind: Widget, metadata: {name: %s}, spec: {color: red, size: %d}}", name, size)
+}
+
+const widgetPage = "/console#/object/example.com/v1/widgets/default/"
+
+// with presses a key with Control.
+func (p *page) with(key string) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(input.ModifierCtrl)))
+}
+
+// inEditor is the editor's text, as far as it's on screen.
+const inEditor = `document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText`
+
+// TestTree: an object is a tree, in which the field glows that has changed.
+func TestTree(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	p := open(t, s.url+widgetPage+"a")
+	p.await(`[...document.querySelectorAll("[role=treeitem]")].some((l) => l.textContent.includes("size5"))`)
+	s.ask("PATCH", widgetsPath+"/a", `{"spec": {"size": 7}}`, "Content-Type", "application/merge-patch+json")
+	p.await(`[...document.querySelectorAll(".line.changed")].some((l) => l.textContent === "size7")`)
+	if changed := p.eval(`[...document.querySelectorAll(".line.changed")].map((l) => l.textContent).sort().join(" ")`); strings.Contains(fmt.Sprint(changed), "color") {
+		t.Errorf("what glows is %v", changed)
+	}
+	s.ask("DELETE", widgetsPath+"/a", "")
+	p.see("deleted")
+}
+
+// TestEdit: by keys alone an object is edited, refused at the line, completed, compared, checked and stored.
+func TestEdit(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	p := open(t, s.url+widgetPage+"a")
+	p.await(`!!document.querySelector("button[aria-keyshortcuts=e]")`)
+	p.see("size")
+	p.key("e")
+	p.await(`document.querySelector(".editor")?.shadowRoot?.activeElement?.isContentEditable === true && ` + inEditor + `.includes("size: 5")`)
+	p.with(kb.End)
+	p.key(kb.ArrowLeft, "0", "0")
+	p.with(kb.Enter)
+	p.see("should be less than or equal to 100")
+	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-lintRange-error")?.textContent === "size"`)
+	p.key(kb.Backspace, kb.Backspace, kb.Backspace, "8")
+	p.do(input.InsertText("\n  "))
+	p.key(strings.Split("fra", "")...)
+	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-tooltip-autocomplete")?.textContent.includes("fragile")`)
+	p.eval(`new Promise((go) => setTimeout(go, 100))`) // the list takes no key in its first moments, so that none is taken by mistake
+	p.do(input.DispatchKeyEvent(input.KeyRawDown).WithKey("Enter").WithWindowsVirtualKeyCode(13)) // without its character, which the browser would insert
+	p.await(inEditor + `.includes("fragile: ")`)
+	p.key(strings.Split("true", "")...)
+	p.key(kb.Escape, kb.Escape)
+	p.await(`document.activeElement?.id === "apply"`)
+	p.key(kb.Tab, kb.Tab, kb.Enter)
+	p.await(`document.querySelector(".diff")?.textContent.includes("+   size: 8") && document.querySelector(".diff").textContent.includes("-   size: 5")`)
+	if stored := s.ask("GET", widgetsPath+"/a", ""); !strings.Contains(stored, `"size":5`) {
+		t.Errorf("a difference has stored %s", stored)
+	}
+	p.eval(`document.getElementById("apply").focus()`)
+	p.key(kb.Tab, kb.Enter)
+	p.see("The server would take this.")
+	p.eval(`document.getElementById("apply").focus()`)
+	p.key(kb.Enter)
+	p.await(`!document.getElementById("apply")`)
+	var stored struct {
+		Spec struct {
+			Size    int
+			Fragile bool
+		}
+	}
+	if err := json.Unmarshal([]byte(s.ask("GET", widgetsPath+"/a", "")), &stored); err != nil || stored.Spec.Size != 8 || !stored.Spec.Fragile {
+		t.Errorf("stored is %+v, %v", stored, err)
+	}
+}
+
+// TestDelete: it's said what follows from a deletion, and a graph of owners and dependents can be walked.
+func TestDelete(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	var owner struct{ Metadata struct{ UID string } }
+	if err := json.Unmarshal([]byte(s.ask("GET", widgetsPath+"/a", "")), &owner); err != nil {
+		t.Fatal(err)
+	}
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{metadata: {name: part, ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: a, uid: %s}]}}`, owner.Metadata.UID))
+	p := open(t, s.url+"/console#/object/core/v1/configmaps/default/part?tab=graph")
+	p.await(`!!document.querySelector("svg a[aria-label=\"widgets.example.com a\"]")`)
+	p.eval(`document.querySelector("svg a").focus()`)
+	p.key(kb.Enter)
+	p.await(`!!document.querySelector("svg a[aria-label=\"configmaps part\"]") && location.hash.includes("widgets")`)
+	p.key("x")
+	p.see("One object goes with it")
+	p.await(`document.querySelector("dialog .relatives").textContent.includes("part")`)
+	p.do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(input.ModifierShift)), chromedp.KeyEvent(kb.Enter))
+	p.see("deleted")
+	p.await(fmt.Sprintf(`fetch(%q).then((r) => r.status === 404)`, "/api/v1/namespaces/default/configmaps/part"))
+}
+
+// TestEvents: the events about an object are with it.
+func TestEvents(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	var about struct{ Metadata struct{ UID string } }
+	if err := json.Unmarshal([]byte(s.ask("GET", widgetsPath+"/a", "")), &about); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, s.url+widgetPage+"a?tab=events")
+	p.see("No event is about it.")
+	s.ask("POST", "/api/v1/namespaces/default/events", fmt.Sprintf(`{metadata: {name: e}, involvedObject: {apiVersion: example.com/v1, kind: Widget, name: a, namespace: default, uid: %s},
+		reason: Painted, message: It is red now, type: Normal, source: {component: painter}}`, about.Metadata.UID))
+	p.see("It is red now")
+}
+
+// TestDefinitions: a schema is a page, and makes a form by which an object is made, with refusals at its fields.
+func TestDefinitions(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	p := open(t, s.url+"/console#/definitions/example.com/v1/widgets")
+	p.see("How large it is.")
+	p.see("at most 100")
+	p.do(chromedp.Navigate(s.url + "/console#/definitions/example.com/v1/widgets?tab=versions"))
+	p.see("NamesAccepted")
+	p.do(chromedp.Navigate(s.url + "/console#/definitions/example.com/v1/widgets?tab=form"))
+	p.await(`!!document.getElementById("f-spec.size")`)
+	p.do(chromedp.SendKeys("#new-name", "made"), chromedp.SendKeys(`[id="f-spec.size"]`, "1000"))
+	p.key(kb.Enter)
+	p.await(`document.getElementById("f-spec.size").getAttribute("aria-invalid") === "true"`)
+	p.key(kb.Backspace, kb.Enter)
+	p.await(`location.hash.includes("widgets/default/made")`)
+	p.see("size")
+	if stored := s.ask("GET", widgetsPath+"/made", ""); !strings.Contains(stored, `"size":100`) {
+		t.Errorf("stored is %s", stored)
+	}
+}

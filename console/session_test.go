@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestToken: where users are asked for a token, the page has nothing before it has one, and keeps it nowhere else than in memory.
+func TestToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte("very-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "--ephemeral", "--token-file="+file)
+	p := open(t, s.url+"/console#/kinds")
+	p.see("Who are you?")
+	p.do(chromedp.SendKeys("input[type=password]", "wrong"))
+	p.key(kb.Enter)
+	p.see("The server refuses this token")
+	p.key(strings.Split("very-secret", "")...) // in the place of the wrong one, which is selected
+	p.key(kb.Enter)
+	p.see("ConfigMap")
+	p.do(chromedp.Navigate(s.url + "/console#/me"))
+	p.see("system:masters")
+	kept := p.eval(`JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state, document.documentElement.outerHTML])`)
+	if strings.Contains(fmt.Sprint(kept), "very-secret") {
+		t.Errorf("the token is kept: %s", kept)
+	}
+	p.do(chromedp.Reload())
+	p.see("Who are you?")
+}
+
+// TestRights: what the user may not do isn't offered, and what he may not see says so.
+func TestRights(t *testing.T) {
+	dir := t.TempDir()
+	admin, users := filepath.Join(dir, "admin"), filepath.Join(dir, "users")
+	for file, content := range map[string]string{admin: "root\n", users: "reader-token,reader,1\n"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := start(t, "--ephemeral", "--authorization-mode=RBAC", "--token-file="+admin, "--token-auth-file="+users)
+	as := []string{"Authorization", "Bearer root"}
+	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{metadata: {name: reader}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch]}]}`, append(as, "Content-Type", "application/yaml")...)
+	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{metadata: {name: reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]}`, as...)
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""), as...)
+	p := open(t, s.url+"/console#/object/core/v1/configmaps/default/a")
+	p.see("Who are you?")
+	p.do(chromedp.SendKeys("input[type=password]", "reader-token"))
+	p.key(kb.Enter)
+	p.see("creationTimestamp")
+	p.do(chromedp.Navigate(s.url + "/console#/me"))
+	p.see("configmaps")
+	p.do(chromedp.Navigate(s.url + "/console#/object/core/v1/configmaps/default/a"))
+	p.see("creationTimestamp")
+	if offered := p.eval(`[...document.querySelectorAll("main .tools button")].map((b) => b.textContent).join()`); offered != "" {
+		t.Errorf("the reader is offered %v", offered)
+	}
+	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/secrets"))
+	p.see("cannot watch")
+}
+
+// TestRestart: a page goes on where it was after its server has been restarted, and shows what came meanwhile.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, "--data-dir="+dir)
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""))
+	p := open(t, s.url+"/console#/objects?pane=core/v1/configmaps")
+	p.see("1 object · live")
+	s.stop()
+	p.see("cut off")
+	again := start(t, "--data-dir="+dir, "--listen="+strings.TrimPrefix(s.url, "http://"))
+	again.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("b", ""))
+	p.see("2 objects · live")
+}

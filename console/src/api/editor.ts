@@ -1,0 +1,12 @@
+// The script of the editor, which comes when it's first needed.
+import type * as module from "../editor/editor";
+
+let loaded: Promise<typeof module> | undefined;
+
+export function loadEditor(): Promise<typeof module> {
+  // @ts-expect-error the bundle has the script's name here
+  loaded ??= import("EDITOR_SCRIPT") as Promise<typeof module>;
+  return loaded;
+}
+
+export type { Editor, Problem, Suggestion } from "../editor/editor";

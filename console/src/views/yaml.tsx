@@ -1,0 +1,133 @@
+// An object as YAML: read while it changes, or edited, checked, compared and stored.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { call, messageOf, Refusal } from "../api/client";
+import { pathOf, type Kind } from "../api/discovery";
+import { loadEditor, type Editor } from "../api/editor";
+import { schemasOf } from "../api/openapi";
+import { suggest } from "../model/suggest";
+import { bare, type Live, type Obj } from "../model/live";
+import { problemsOf } from "../model/problems";
+import { announce } from "../ui/announce";
+import { DiffView } from "./diff";
+
+interface Props { kind: Kind; live: Live; object: Obj; editing: boolean; setEditing(on: boolean): void; mayEdit: boolean }
+
+type Mode = "replace" | "apply" | "force";
+
+const modes: [Mode, string][] = [["replace", "Replace (PUT)"], ["apply", "Server-side apply"], ["force", "Server-side apply, by force"]];
+
+export function YamlTab(p: Props) {
+  const { kind, live, object, editing } = p;
+  const at = useRef<HTMLDivElement>(null);
+  const editor = useRef<Editor | null>(null);
+  const tools = useRef<Awaited<ReturnType<typeof loadEditor>> | null>(null);
+  const latest = useRef(object);
+  latest.current = object;
+  const actions = useRef({ apply: () => {}, leave: () => {} });
+  const [ready, setReady] = useState(false);
+  const [mode, setMode] = useState<Mode>("replace");
+  const [said, setSaid] = useState<{ text: string; good: boolean }>();
+  const [compared, setCompared] = useState<[string, string]>();
+  const [base, setBase] = useState("");
+
+  useEffect(() => {
+    let closed = false;
+    void Promise.all([loadEditor(), schemasOf(kind).catch(() => undefined)]).then(([module, schemas]) => {
+      if (closed) return;
+      tools.current = module;
+      editor.current = new module.Editor({
+        parent: at.current!, label: `${kind.kind} as YAML`, text: module.toYaml(bare(latest.current)), editable: false,
+        complete: (path, of) => schemas ? suggest(schemas, kind, path, of) : [],
+        apply: () => actions.current.apply(), leave: () => actions.current.leave(),
+      });
+      setReady(true);
+    });
+    return () => { closed = true; editor.current?.close(); editor.current = null; };
+  }, []);
+
+  useEffect(() => {
+    if (!ready || editing) return;
+    editor.current!.setText(tools.current!.toYaml(bare(object)));
+    editor.current!.highlight([...live.changed].map((path) => JSON.parse(path)));
+  }, [ready, editing, object]);
+
+  useEffect(() => {
+    if (!ready) return;
+    if (editing) {
+      editor.current!.highlight([]);
+      setBase(object.metadata.resourceVersion);
+    }
+    setSaid(undefined);
+    setCompared(undefined);
+    editor.current!.show([]);
+    editor.current!.setEditable(editing);
+  }, [ready, editing]);
+
+  const send = async (dry: boolean): Promise<Obj | undefined> => {
+    const text = editor.current!.text();
+    const parsed = tools.current!.fromYaml(text);
+    editor.current!.show(parsed.problems);
+    if (parsed.problems.length > 0) {
+      setSaid({ text: `This isn't YAML: ${parsed.problems[0].message}`, good: false });
+      return undefined;
+    }
+    setCompared(undefined);
+    try {
+      const answer = await store(kind, object, text, mode, dry);
+      setSaid(undefined);
+      return answer;
+    } catch (error) {
+      if (error instanceof Refusal) editor.current?.show(problemsOf(error.status));
+      setSaid({ text: messageOf(error), good: false });
+      return undefined;
+    }
+  };
+  const apply = async () => {
+    if (!editing || !await send(false)) return;
+    announce(`${object.metadata.name} is stored`);
+    p.setEditing(false);
+  };
+  const check = async () => { if (await send(true)) setSaid({ text: "The server would take this.", good: true }); };
+  const compare = async () => {
+    const answer = await send(true);
+    if (answer) setCompared([tools.current!.toYaml(withoutVersion(object)), tools.current!.toYaml(withoutVersion(answer))]);
+  };
+  actions.current = { apply, leave: () => { if (editing) document.getElementById("apply")?.focus(); } };
+
+  return (
+    <div class="yaml">
+      {editing && (
+        <div class="tools" role="toolbar" aria-label="What to do with the text">
+          <button type="button" class="main" id="apply" onClick={apply} aria-keyshortcuts="Control+Enter">Apply</button>
+          <button type="button" onClick={check}>Dry run</button>
+          <button type="button" onClick={compare}>Difference</button>
+          <select aria-label="How it's stored" value={mode} onChange={(e) => setMode(e.currentTarget.value as Mode)}>{modes.map(([name, title]) => <option key={name} value={name}>{title}</option>)}</select>
+          <button type="button" onClick={() => p.setEditing(false)}>Cancel</button>
+          {base && base !== object.metadata.resourceVersion && <em class="tag warn" role="status">It has changed since: version {object.metadata.resourceVersion}</em>}
+        </div>
+      )}
+      {said && <p class={said.good ? "note good" : "note bad"} role={said.good ? "status" : "alert"}>{said.text}</p>}
+      {compared && <DiffView before={compared[0]} after={compared[1]} onClose={() => setCompared(undefined)} />}
+      {!ready && <p class="empty" role="status">Reading…</p>}
+      <div class={editing ? "editor on" : "editor"} ref={at} />
+    </div>
+  );
+}
+
+/** Stores an object as a text says, or asks what would be stored. It returns the server's answer. */
+async function store(kind: Kind, object: Obj, text: string, mode: Mode, dry: boolean): Promise<Obj> {
+  const q = new URLSearchParams({ fieldManager: "console", fieldValidation: "Strict" });
+  if (dry) q.set("dryRun", "All");
+  if (mode === "force") q.set("force", "true");
+  const put = mode === "replace";
+  const answer = await call(`${pathOf(kind, object.metadata.namespace, object.metadata.name)}?${q}`, {
+    method: put ? "PUT" : "PATCH", type: put ? "application/yaml" : "application/apply-patch+yaml", body: text,
+  });
+  return answer.json() as Promise<Obj>;
+}
+
+/** What people compare: not what each write changes. */
+function withoutVersion(object: Obj): Obj {
+  const { resourceVersion, ...metadata } = bare(object).metadata;
+  return { ...object, metadata } as Obj;
+}
