@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -75,9 +76,7 @@ func newAccounts(o Options, log *slog.Logger) (*Accounts, error) {
 // attach gives Accounts what they need of the server.
 func (a *Accounts) attach(home Home) {
 	a.registry = home.Registry
-	if a.keysAt == "" {
-		a.keysAt = home.URL + "/openid/v1/jwks"
-	}
+	a.keysAt = cmp.Or(a.keysAt, home.URL+"/openid/v1/jwks")
 	if a.keys == nil {
 		a.keys = onceDone(func() (*keys, error) {
 			signer, err := home.Key()

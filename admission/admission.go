@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -128,9 +129,7 @@ func New(c Config) (*Chain, error) {
 	if c.Authorizer == nil {
 		c.Authorizer = allowAll{}
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.Quotas == nil {
 		c.Quotas = &quota.Ledger{}
 	}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/url"
 
@@ -66,9 +67,7 @@ func (r *Record) Request(document []byte) {
 }
 
 func fill[T ~string](field *T, value T) {
-	if *field == "" {
-		*field = value
-	}
+	*field = cmp.Or(*field, value)
 }
 
 // Response notes an answer's body, which is JSON. It must not change any more.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -104,26 +105,13 @@ func (o *Options) AddFlags(set *pflag.FlagSet) {
 
 // withDefaults fills in what isn't set. 0 is a choice for the bounds of files, so those have no defaults here.
 func (o Options) withDefaults() Options {
-	set := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
-	set(&o.Mode, ModeBlocking)
-	set(&o.Format, formatJSON)
-	set(&o.Version, version)
-	if o.Batch.BufferSize == 0 {
-		o.Batch.BufferSize = defaultBufferSize
-	}
-	if o.Batch.MaxSize == 0 {
-		o.Batch.MaxSize = 1
-	}
-	if o.Truncate.MaxEventSize == 0 {
-		o.Truncate.MaxEventSize = defaultMaxEventSize
-	}
-	if o.Truncate.MaxBatchSize == 0 {
-		o.Truncate.MaxBatchSize = max(defaultMaxBatchSize, o.Truncate.MaxEventSize)
-	}
+	o.Mode = cmp.Or(o.Mode, ModeBlocking)
+	o.Format = cmp.Or(o.Format, formatJSON)
+	o.Version = cmp.Or(o.Version, version)
+	o.Batch.BufferSize = cmp.Or(o.Batch.BufferSize, defaultBufferSize)
+	o.Batch.MaxSize = cmp.Or(o.Batch.MaxSize, 1)
+	o.Truncate.MaxEventSize = cmp.Or(o.Truncate.MaxEventSize, defaultMaxEventSize)
+	o.Truncate.MaxBatchSize = cmp.Or(o.Truncate.MaxBatchSize, max(defaultMaxBatchSize, o.Truncate.MaxEventSize))
 	return o
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,15 +113,11 @@ func New(address string, o Options) (*Client, error) {
 		}
 		c.http = &http.Client{Transport: t, CheckRedirect: refuseRedirect}
 	}
-	if c.timeout == 0 {
-		c.timeout = defaultTimeout
-	}
+	c.timeout = cmp.Or(c.timeout, defaultTimeout)
 	if c.userAgent == "" {
 		c.userAgent = fmt.Sprintf("%s (%s/%s) apiserver-lite-client", filepath.Base(os.Args[0]), runtime.GOOS, runtime.GOARCH)
 	}
-	if c.namespace == "" {
-		c.namespace = "default"
-	}
+	c.namespace = cmp.Or(c.namespace, "default")
 	return c, nil
 }
 

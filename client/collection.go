@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -222,9 +223,7 @@ func (c Collection[T]) SetScale(ctx context.Context, name string, replicas int) 
 
 // in returns the collection in the namespace of an object, if it isn't in one yet.
 func (c Collection[T]) in(h head) Collection[T] {
-	if c.namespace == "" {
-		c.namespace = h.Namespace
-	}
+	c.namespace = cmp.Or(c.namespace, h.Namespace)
 	return c
 }
 

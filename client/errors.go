@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,9 +149,7 @@ func statusError(code int, body []byte) *StatusError {
 		}
 		return &StatusError{Code: code, Message: message}
 	}
-	if code == 0 {
-		code = s.Code
-	}
+	code = cmp.Or(code, s.Code)
 	return &StatusError{
 		Code: code, Reason: s.Reason, Message: s.Message,
 		Group: s.Details.Group, Kind: s.Details.Kind, Name: s.Details.Name, UID: s.Details.UID,

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -206,9 +207,7 @@ func Resync(every time.Duration) Option { return func(s *settings) { s.resync = 
 // CountIn counts what Follow, Track or Reflect does; nil counts nothing.
 func CountIn(counters *Counters) Option {
 	return func(s *settings) {
-		if counters == nil {
-			counters = &Counters{}
-		}
+		counters = cmp.Or(counters, &Counters{})
 		s.counters = counters
 	}
 }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,9 +157,7 @@ func (q *queued[K]) pending(most int) (all []Pending) {
 
 // New returns the controllers of a registry.
 func New(o Options) *Controllers {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	c := &Controllers{registry: o.Registry, cacher: o.Cacher, log: o.Log, removes: map[string]bool{}}
 	c.reader.controllers = c
 	c.reader.served.Store(&registry.Catalog{})

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -90,9 +91,7 @@ func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 
 func defaultNamespace(ns *corev1.Namespace) {
 	labelNamespace(ns)
-	if ns.Status.Phase == "" {
-		ns.Status.Phase = corev1.NamespaceActive
-	}
+	ns.Status.Phase = cmp.Or(ns.Status.Phase, corev1.NamespaceActive)
 }
 
 // labelNamespace sets the label by which a namespace can be selected by its name, if that is known yet.

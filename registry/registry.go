@@ -75,9 +75,7 @@ type startup struct {
 // New returns a Registry in which Namespace and CustomResourceDefinition are registered. It serves
 // when Run runs.
 func New(o Options) *Registry {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	o.Manager, o.Admission = cmp.Or(o.Manager, ownManager), hooks(o.Admission)
 	r := &Registry{Options: o, startup: startup{ready: make(chan struct{})}}
 	r.rules.unknown.Store(true)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,10 +43,7 @@ func (r *Registry) resolve(ctx context.Context, s hookclient.Service) (string, e
 	case err != nil:
 		return "", err
 	}
-	number := s.Port
-	if number == 0 {
-		number = hookclient.ServicePort
-	}
+	number := cmp.Or(s.Port, hookclient.ServicePort)
 	port := portOf(service, number)
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:

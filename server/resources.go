@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -218,10 +219,7 @@ func (t target) verbs() []string {
 func methods(verbs []string) string {
 	var all []string
 	for _, verb := range verbs {
-		method := map[string]string{"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}[verb]
-		if method == "" {
-			method = "GET"
-		}
+		method := cmp.Or(map[string]string{"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}[verb], "GET")
 		all = append(all, method)
 	}
 	slices.Sort(all)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -18,9 +19,7 @@ type Prefix string
 // PrefixOf returns the prefix of a group's resource. The names must be valid path segments, which
 // the caller checks when it registers the resource.
 func PrefixOf(group, resource string) Prefix {
-	if group == "" {
-		group = coreGroup
-	}
+	group = cmp.Or(group, coreGroup)
 	return Prefix(Root + group + "/" + resource + "/")
 }
 

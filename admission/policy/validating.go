@@ -330,9 +330,7 @@ func (o *outcome) refusal() error {
 	refused := apierrors.NewForbidden(o.Resource.GroupResource(), o.Told(), errors.New(message))
 	s := &refused.ErrStatus
 	s.Reason = first.reason
-	if s.Reason == "" {
-		s.Reason = metav1.StatusReasonInvalid
-	}
+	s.Reason = cmp.Or(s.Reason, metav1.StatusReasonInvalid)
 	s.Code = codeOf(s.Reason)
 	s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{Message: message})
 	return refused

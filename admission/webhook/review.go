@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -172,10 +173,7 @@ func refusal(hook string, result *metav1.Status) *apierrors.StatusError {
 	if s.Status == "" || s.Status == metav1.StatusSuccess {
 		s.Status = metav1.StatusFailure
 	}
-	why := s.Message
-	if why == "" {
-		why = string(s.Reason)
-	}
+	why := cmp.Or(s.Message, string(s.Reason))
 	s.Message = fmt.Sprintf("admission webhook %q denied the request", hook)
 	if why == "" {
 		s.Message += " without explanation"

@@ -10,6 +10,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,9 +205,7 @@ func (c *connection) open(getenv func(string) string, stderr io.Writer) (*client
 		}
 		return opened, nil
 	}
-	if server == "" {
-		server = defaultServer
-	}
+	server = cmp.Or(server, defaultServer)
 	switch {
 	case c.context != "":
 		return nil, usageError("--context is of a kubeconfig, and the server is %s", server)

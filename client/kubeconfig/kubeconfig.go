@@ -11,6 +11,7 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,9 +112,7 @@ func load(path string) (*config, error) {
 		}
 		found = true
 		directory := filepath.Dir(file)
-		if all.CurrentContext == "" {
-			all.CurrentContext = one.CurrentContext
-		}
+		all.CurrentContext = cmp.Or(all.CurrentContext, one.CurrentContext)
 		for i := range one.Clusters {
 			one.Clusters[i].directory = directory
 		}
@@ -142,9 +141,7 @@ func find[T any](all []T, what, name string, nameOf func(T) string) (T, error) {
 }
 
 func (all *config) open(context string, o client.Options) (*client.Client, error) {
-	if context == "" {
-		context = all.CurrentContext
-	}
+	context = cmp.Or(context, all.CurrentContext)
 	if context == "" {
 		return nil, errors.New("there is no current-context, and none was asked for")
 	}
@@ -162,9 +159,7 @@ func (all *config) open(context string, o client.Options) (*client.Client, error
 			return nil, err
 		}
 	}
-	if o.Namespace == "" {
-		o.Namespace = at.Context.Namespace
-	}
+	o.Namespace = cmp.Or(o.Namespace, at.Context.Namespace)
 	if cluster.Cluster.ProxyURL != "" {
 		return nil, fmt.Errorf("cluster %q: proxy-url isn't supported; set HTTPS_PROXY", cluster.Name)
 	}
@@ -177,9 +172,7 @@ func (all *config) open(context string, o client.Options) (*client.Client, error
 
 // fill says how to know the server, unless the options say so.
 func (c *namedCluster) fill(o *client.Options) {
-	if o.ServerName == "" {
-		o.ServerName = c.Cluster.ServerName
-	}
+	o.ServerName = cmp.Or(o.ServerName, c.Cluster.ServerName)
 	if len(o.CA) > 0 || o.CAFile != "" {
 		return
 	}

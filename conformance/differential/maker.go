@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -47,9 +48,7 @@ func newMaker(k kind, suffix string) *maker {
 		m.path = root(k.group, k.version) + "/namespaces/" + m.namespace + "/" + k.plural
 	} else {
 		m.own = k.sample.Own
-		if m.own == "" {
-			m.own = "own-"
-		}
+		m.own = cmp.Or(m.own, "own-")
 	}
 	m.setup(k.namespaced)
 	return m

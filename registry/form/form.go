@@ -1,6 +1,7 @@
 package form
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"sync"
@@ -55,9 +56,7 @@ func (f Form) WithOptions(q url.Values) (Key, error) {
 	if errs := validation.ValidateTableOptions(options); len(errs) > 0 {
 		return Key{}, fmt.Errorf("Unable to convert to Table as requested: %v", errs[0]) //lint:ignore ST1005 clients know the text
 	}
-	if options.IncludeObject == "" {
-		options.IncludeObject = metav1.IncludeMetadata
-	}
+	options.IncludeObject = cmp.Or(options.IncludeObject, metav1.IncludeMetadata)
 	return Key{Form: f, Include: options.IncludeObject}, nil
 }
 

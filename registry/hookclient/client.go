@@ -71,10 +71,7 @@ type Service struct {
 
 // host is the name by which a service is called.
 func (s *Service) host() string {
-	port := s.Port
-	if port == 0 {
-		port = ServicePort
-	}
+	port := cmp.Or(s.Port, ServicePort)
 	return net.JoinHostPort(s.Name+"."+s.Namespace+".svc", strconv.Itoa(int(port)))
 }
 

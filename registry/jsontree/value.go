@@ -1,6 +1,7 @@
 package jsontree
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"math"
@@ -128,9 +129,7 @@ func (s survey) field(w *structWriter, f reflect.StructField, index []int) {
 		w.bad = fmt.Errorf("embedded %v: only structs can be", f.Type)
 		return
 	}
-	if name == "" {
-		name = f.Name
-	}
+	name = cmp.Or(name, f.Name)
 	member := member{name: name, index: index, writer: s.writer(f.Type)}
 	if kind := f.Type.Kind(); kind == reflect.Map || kind == reflect.Slice && f.Type.Elem().Kind() != reflect.Uint8 {
 		member.emptyIsNull = s.emptyIsNull

@@ -1,6 +1,8 @@
 package object
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
@@ -14,9 +16,7 @@ func KindOf(doc []byte, want schema.GroupVersionKind) (schema.GroupVersionKind, 
 	if err != nil {
 		return want, err
 	}
-	if of.Kind == "" {
-		of.Kind = want.Kind
-	}
+	of.Kind = cmp.Or(of.Kind, want.Kind)
 	if of.Version == "" && (of.Group == "" || of.Group == want.Group) {
 		of.Group, of.Version = want.Group, want.Version
 	}

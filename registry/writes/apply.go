@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -229,9 +230,7 @@ func (w *write) applyScaleTo(ctx context.Context, prev *object.Object, wanted *s
 	if err != nil {
 		return outcome{}, err
 	}
-	if in.Meta.ResourceVersion == "" {
-		in.Meta.ResourceVersion = prev.Meta.ResourceVersion
-	}
+	in.Meta.ResourceVersion = cmp.Or(in.Meta.ResourceVersion, prev.Meta.ResourceVersion)
 	in.Managed = list
 	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err

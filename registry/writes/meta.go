@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -104,16 +105,12 @@ func (e Writer) validName(name string, prefix bool) []string {
 // what the client has changed and may not: validateMeta refuses that.
 func inheritMeta(o, old *object.Object) {
 	m, prev := &o.Meta, &old.Meta
-	if m.UID == "" {
-		m.UID = prev.UID
-	}
+	m.UID = cmp.Or(m.UID, prev.UID)
 	m.CreationTimestamp = prev.CreationTimestamp
 	if prev.DeletionTimestamp != nil {
 		m.DeletionTimestamp = prev.DeletionTimestamp
 	}
-	if m.DeletionGracePeriodSeconds == nil {
-		m.DeletionGracePeriodSeconds = prev.DeletionGracePeriodSeconds
-	}
+	m.DeletionGracePeriodSeconds = cmp.Or(m.DeletionGracePeriodSeconds, prev.DeletionGracePeriodSeconds)
 	m.Generation = prev.Generation
 	m.ResourceVersion = prev.ResourceVersion
 }

@@ -51,9 +51,7 @@ func parseWriteOptions(r *registry.Request, kind string) (writeOptions, error) {
 		return writeOptions{}, registry.InvalidOptions(kind, errs)
 	}
 	said := saidOptions{o.FieldManager, o.FieldValidation}
-	if o.FieldValidation == "" {
-		o.FieldValidation = metav1.FieldValidationWarn
-	}
+	o.FieldValidation = cmp.Or(o.FieldValidation, metav1.FieldValidationWarn)
 	return writeOptions{
 		said: said, validation: o.FieldValidation, dryRun: len(o.DryRun) > 0, force: force,
 		manager: managed.ManagerName(o.FieldManager, r.UserAgent), userAgent: r.UserAgent, asked: true,

@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,9 +77,7 @@ func (w *write) changeScale(ctx context.Context, revise applier) (registry.Resul
 		if err != nil {
 			return outcome{}, err
 		}
-		if in.Meta.ResourceVersion == "" {
-			in.Meta.ResourceVersion = prev.Meta.ResourceVersion
-		}
+		in.Meta.ResourceVersion = cmp.Or(in.Meta.ResourceVersion, prev.Meta.ResourceVersion)
 		return w.nextFrom(ctx, prev, in)
 	}))
 	if err != nil {

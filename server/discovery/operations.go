@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
@@ -122,10 +123,7 @@ type site struct {
 }
 
 func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) operation {
-	group := e.Group
-	if group == "" {
-		group = "core"
-	}
+	group := cmp.Or(e.Group, "core")
 	kind := names.kind
 	if at.subresource == "scale" {
 		kind = scaleSchema
@@ -213,10 +211,7 @@ func identifier(s string, capital bool) string {
 
 // tag is what groups the operations of a group version.
 func (op operation) tag() string {
-	group := op.endpoint.Group
-	if group == "" {
-		group = "core"
-	}
+	group := cmp.Or(op.endpoint.Group, "core")
 	return lowerIdentifier(strings.TrimSuffix(group, ".k8s.io")) + "_" + lowerIdentifier(op.endpoint.Version)
 }
 

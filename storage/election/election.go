@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ type Election struct {
 
 // New returns an Election through a client, which must outlive Run.
 func New(client *clientv3.Client, o Options) *Election {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
 	return &Election{client: client, name: o.Name, log: o.Log}
 }
 

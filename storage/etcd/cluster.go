@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,9 +72,7 @@ const (
 
 // withDefaults fills in the defaults, and refuses options that can't work.
 func (o ClusterOptions) withDefaults(ephemeral bool) (ClusterOptions, error) {
-	if o.Voters == 0 {
-		o.Voters = defaultVoters
-	}
+	o.Voters = cmp.Or(o.Voters, defaultVoters)
 	switch {
 	case o.Listen == "" && o.Join != "":
 		return o, errors.New("--join needs --cluster-listen: the other members have to reach this one")

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -156,10 +157,7 @@ func (c *cluster) answer(address string) (a joinAnswer, err error) {
 	local := c.local.Load()
 	a.Cluster = local.Cluster().ID()
 	for _, m := range local.Cluster().Members() {
-		name := m.Name
-		if name == "" {
-			name = m.ID.String()
-		}
+		name := cmp.Or(m.Name, m.ID.String())
 		if slices.Contains(m.PeerURLs, urlAt(address)) {
 			name = address
 		}

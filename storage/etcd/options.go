@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -95,18 +96,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.DataDir == "" && !o.Ephemeral {
 		o.DataDir = defaultDataDir
 	}
-	if o.History == 0 {
-		o.History = defaultHistory
-	}
-	if o.QuotaBytes == 0 {
-		o.QuotaBytes = defaultQuotaBytes
-	}
-	if o.HistoryBytes == 0 {
-		o.HistoryBytes = min(defaultHistoryBytes, o.QuotaBytes/historyQuotaShare)
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.History = cmp.Or(o.History, defaultHistory)
+	o.QuotaBytes = cmp.Or(o.QuotaBytes, defaultQuotaBytes)
+	o.HistoryBytes = cmp.Or(o.HistoryBytes, min(defaultHistoryBytes, o.QuotaBytes/historyQuotaShare))
+	o.Log = cmp.Or(o.Log, slog.Default())
 	var err error
 	if o.Cluster, err = o.Cluster.withDefaults(o.Ephemeral); err != nil {
 		return o, err

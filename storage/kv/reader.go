@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -56,9 +57,7 @@ type Page struct {
 
 // Keys returns how many keys to read next.
 func (p *Page) Keys() int {
-	if p.keys == 0 {
-		p.keys = min(firstPage, p.MaxKeys)
-	}
+	p.keys = cmp.Or(p.keys, min(firstPage, p.MaxKeys))
 	return p.keys
 }
 

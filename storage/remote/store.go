@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,10 +51,7 @@ type followed struct {
 // Open connects to a cluster, claims the prefix, and returns its store. ctx bounds the start and nothing after it. It waits as
 // Connect does, also for the claim. Errors as for Connect and Claim.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	log := o.Log
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(o.Log, slog.Default())
 	s := &Store{prefix: o.prefix(), log: log}
 	s.progress.wanted = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -174,10 +175,7 @@ func validateProfiles(annotations map[string]string, s *corev1.PodSpec, at *fiel
 		return errs
 	}
 	eachContainer(s, at, func(c *corev1.Container, at *field.Path) {
-		profile := own(c).AppArmorProfile
-		if profile == nil {
-			profile = security.AppArmorProfile
-		}
+		profile := cmp.Or(own(c).AppArmorProfile, security.AppArmorProfile)
 		if value, has := annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]; has {
 			errs = append(errs, sameAppArmor(value, profile, at.Child("securityContext", "appArmorProfile"))...)
 		}

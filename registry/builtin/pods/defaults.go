@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,9 +67,7 @@ func roundUpAll(r *corev1.ResourceRequirements) {
 func defaultContainer(c *corev1.Container) {
 	line.OrDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	line.OrDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	if c.ImagePullPolicy == "" {
-		c.ImagePullPolicy = pullPolicyOf(c.Image)
-	}
+	c.ImagePullPolicy = cmp.Or(c.ImagePullPolicy, pullPolicyOf(c.Image))
 	roundUpAll(&c.Resources)
 	for i := range c.Ports {
 		line.OrDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -29,9 +30,7 @@ func keepReported(s, old *corev1.PodStatus) {
 	if s.ResourceClaimStatuses == nil {
 		s.ResourceClaimStatuses = old.ResourceClaimStatuses
 	}
-	if s.ExtendedResourceClaimStatus == nil {
-		s.ExtendedResourceClaimStatus = old.ExtendedResourceClaimStatus
-	}
+	s.ExtendedResourceClaimStatus = cmp.Or(s.ExtendedResourceClaimStatus, old.ExtendedResourceClaimStatus)
 	if s.NodeAllocatableResourceClaimStatuses == nil {
 		s.NodeAllocatableResourceClaimStatuses = old.NodeAllocatableResourceClaimStatuses
 	}

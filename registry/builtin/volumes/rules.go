@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -207,9 +208,7 @@ func prepareVolume(v, old *corev1.PersistentVolume, subresource string) {
 		v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: new(metav1.Now().Rfc3339Copy())}
 	case subresource != "status":
 	case v.Status.Phase == old.Status.Phase:
-		if v.Status.LastPhaseTransitionTime == nil {
-			v.Status.LastPhaseTransitionTime = old.Status.LastPhaseTransitionTime
-		}
+		v.Status.LastPhaseTransitionTime = cmp.Or(v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime)
 	case v.Status.LastPhaseTransitionTime == nil || v.Status.LastPhaseTransitionTime.Equal(old.Status.LastPhaseTransitionTime):
 		v.Status.LastPhaseTransitionTime = new(metav1.Now().Rfc3339Copy())
 	}
