@@ -12,7 +12,7 @@ import (
 )
 
 // Option says more about a request. One that would change what the request is about, or when it's done, is refused where it has no
-// use: Labels, Fields and At where nothing is selected or listed, IfVersion and IfUID where nothing is deleted. Any other has no effect
+// use: Labels, Fields, Where, SortBy and At where nothing is selected or listed, IfVersion and IfUID where nothing is deleted. Any other has no effect
 // there.
 type Option func(*settings)
 
@@ -53,7 +53,7 @@ type verb struct {
 // The kinds of requests, with what each may have in its query.
 var (
 	aGet    = verb{name: "a get", params: []string{"resourceVersion"}}
-	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "resourceVersion", "resourceVersionMatch"}}
+	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "sortBy", "resourceVersion", "resourceVersionMatch"}}
 	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", liteParameter, "timeoutSeconds"}}
 	aCreate = verb{name: "a create", params: paramsOfWrite, creates: true}
 	aUpdate = verb{name: "an update", params: paramsOfWrite}
@@ -80,6 +80,8 @@ func (s *settings) check(v verb) error {
 		useless = "Labels"
 	case lacks("fieldSelector"):
 		useless = "Fields"
+	case lacks("sortBy"):
+		useless = "SortBy"
 	case lacks("resourceVersionMatch") && s.query.Get("resourceVersionMatch") == matchExact:
 		useless = "At"
 	case s.ifVersion != "" && !v.deletes:
@@ -156,6 +158,18 @@ func Where(expression string) Option {
 			s.err = err
 		}
 		s.query.Set("fieldSelector", expression)
+		s.query.Set(liteParameter, "true")
+	}
+}
+
+// SortBy puts a list into the order of a field, such as ".spec.size", or "-.spec.size" for the largest first. Only apiserver-lite knows it: another
+// server ignores it.
+func SortBy(field string) Option {
+	return func(s *settings) {
+		if _, err := selectors.ParseSortKey(field); err != nil {
+			s.err = err
+		}
+		s.query.Set("sortBy", field)
 		s.query.Set(liteParameter, "true")
 	}
 }

@@ -48,6 +48,7 @@ func TestOptionsWithoutUseAreNotSent(t *testing.T) {
 		{"get", func() error { _, err := things.Get(ctx, "x", one...); return err }, "resourceVersion=4"},
 		{"list", func() error { _, err := things.List(ctx, all...); return err }, "labelSelector=a%3Db&resourceVersion=4&resourceVersionMatch=NotOlderThan"},
 		{"list by any field", func() error { _, err := things.List(ctx, Where("spec.size>3||!spec.x"), PageSize(0)); return err }, "fieldSelector=spec.size%3E3%7C%7C%21spec.x&lite=true"},
+		{"sorted list", func() error { _, err := things.List(ctx, SortBy("-spec.size"), PageSize(0)); return err }, "lite=true&sortBy=-spec.size"},
 		{"watch", func() error {
 			for range things.Watch(ctx, all...) {
 			}

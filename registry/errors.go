@@ -205,7 +205,7 @@ func (e *Endpoint) expired(about Subject, err error) error {
 	switch oldest := e.Res.Registry.Cacher.Oldest(); {
 	case about.Watched:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", about.Revision, oldest))
-	case about.Token != nil:
+	case about.Token != nil && about.Token.By == "": // of sorted pages there is no way on in another version
 		status := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 			"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
 			"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted " +

@@ -82,6 +82,8 @@ type Token struct {
 	Revision int64 `json:"rv"`
 	// Start is the key from which the page goes on, relative to the collection.
 	Start string `json:"start"`
+	// By is by what the pages are sorted, "" by keys. Otherwise the page goes on after Start in that order.
+	By string `json:"by,omitempty"`
 }
 
 const (

@@ -198,7 +198,7 @@ func TestWatchByAnyField(t *testing.T) {
 	s := newBoats(t)
 	watches := map[string]*servertest.Stream{}
 	for _, selector := range []string{"spec.size>5", "spec.hull=pine", "spec.size=1,spec.size=2", "spec.hull in (pine,elm)||spec.sails=true"} {
-		watches[selector] = s.Watch(withLite(boatsPath, "fieldSelector", selector) + "&watch=true&resourceVersion=" + list2(t, s))
+		watches[selector] = s.Watch(withLite(boatsPath, "fieldSelector", selector) + "&watch=true&resourceVersion=" + versionOf(t, s))
 	}
 	s.PostYAML(boatsPath, boat("eel", `"size":6,"hull":"pine"`))
 	for _, spec := range []string{`{"size":5}`, `{"size":9}`, `{"hull":"elm"}`, `{"hull":"fir"}`} {
@@ -226,8 +226,8 @@ func TestWatchByAnyField(t *testing.T) {
 	}
 }
 
-// list2 returns the version of the boats.
-func list2(t *testing.T, s *servertest.Server) string {
+// versionOf returns the version of the boats.
+func versionOf(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	var l listed
 	if err := json.Unmarshal([]byte(s.Get(boatsPath)), &l); err != nil {
@@ -269,6 +269,99 @@ func TestShards(t *testing.T) {
 	for _, name := range []string{"ant", "bee", "cow", "dog"} {
 		if strings.Count(seen, name) != 1 {
 			t.Errorf("%s isn't in one half: %q", name, seen)
+		}
+	}
+}
+
+func TestSortBy(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	for sortBy, want := range map[string]string{
+		".spec.size":                     "ant cow bee dog",
+		"-.spec.size":                    "bee cow ant dog",
+		"spec.hull":                      "dog ant cow bee",
+		"-spec.sails":                    "ant cow bee dog",
+		"spec.draught":                   "bee dog ant cow",
+		"-spec.cabins[*].beds":           "ant bee cow dog",
+		"spec.built":                     "ant bee cow dog",
+		"metadata.name":                  "ant bee cow dog",
+		"-metadata.annotations['a.b/c']": "dog cow bee ant",
+		"metadata.namespace":             "ant bee cow dog",
+	} {
+		path := withLite(boatsPath, "sortBy", sortBy)
+		if got := namesIn(t, s, path); got != want {
+			t.Errorf("by %s: %q, want %q", sortBy, got, want)
+		}
+		for _, limit := range []string{"1", "2", "3"} {
+			if got := pagesOf(t, s, path+"&limit="+limit, func() {}); got != want {
+				t.Errorf("by %s in pages of %s: %q, want %q", sortBy, limit, got, want)
+			}
+		}
+	}
+	if got := namesIn(t, s, withLite(boatsPath, "sortBy", "-spec.size")+"&fieldSelector=spec.size<10&limit=1"); got != "cow" {
+		t.Errorf("the largest below 10 is %q", got)
+	}
+	if got := namesIn(t, s, boatsPath+"?sortBy=-spec.size"); got != "ant bee cow dog" {
+		t.Errorf("without lite: %q", got)
+	}
+	then := versionOf(t, s)
+	// Pages show one version, whatever is written meanwhile.
+	path := withLite(boatsPath, "sortBy", "spec.size") + "&limit=1"
+	if got := pagesOf(t, s, path, func() {
+		s.Do("DELETE", boatsPath+"/cow", "")
+		s.Do("PATCH", boatsPath+"/bee", `{"spec":{"size":1}}`, "Content-Type", "application/merge-patch+json")
+	}); got != "ant cow bee dog" {
+		t.Errorf("pages while something is written: %q", got)
+	}
+	old := withLite(boatsPath, "sortBy", "-spec.size") + "&resourceVersionMatch=Exact&resourceVersion=" + then
+	if got := namesIn(t, s, old); got != "bee cow ant dog" {
+		t.Errorf("an older version is %q", got)
+	}
+}
+
+// pagesOf reads all pages, and calls between after the first one.
+func pagesOf(t *testing.T, s *servertest.Server, path string, between func()) string {
+	t.Helper()
+	var all []string
+	token, version := "", ""
+	for {
+		var l listed
+		if err := json.Unmarshal([]byte(s.Get(path+"&continue="+url.QueryEscape(token))), &l); err != nil {
+			t.Fatal(err)
+		}
+		if version == "" {
+			version = l.Metadata.ResourceVersion
+			between()
+		}
+		if l.Metadata.ResourceVersion != version {
+			t.Errorf("a page is of version %s, and the first of %s", l.Metadata.ResourceVersion, version)
+		}
+		all = append(all, l.names())
+		if token = l.Metadata.Continue; token == "" {
+			return strings.Join(all, " ")
+		}
+	}
+}
+
+func TestBadSortBy(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	sorted := withLite(boatsPath, "sortBy", "spec.size") + "&limit=1"
+	var l listed
+	if err := json.Unmarshal([]byte(s.Get(sorted)), &l); err != nil {
+		t.Fatal(err)
+	}
+	token := "&continue=" + url.QueryEscape(l.Metadata.Continue)
+	for path, want := range map[string]string{
+		withLite(boatsPath, "sortBy", "spec.siez"):                       "the nearest is spec.size",
+		withLite(boatsPath, "sortBy", "spec"):                            "has no order",
+		withLite(boatsPath, "sortBy", "spec.size,spec.hull"):             "a list is sorted by one field",
+		withLite(boatsPath, "sortBy", "spec.size") + "&watch=true":       "sortBy is for lists",
+		withLite(boatsPath, "sortBy", "-spec.size") + "&limit=1" + token: `it's of a list that is sorted by "spec.size", and not by "-spec.size"`,
+		boatsPath + "?limit=1" + token:                                   `it's of a list that is sorted by "spec.size", and not by ""`,
+	} {
+		if res, body := s.Do("GET", path, ""); res.StatusCode != http.StatusBadRequest || !strings.Contains(status(t, res, body).Message, want) {
+			t.Errorf("%s: %s %s, want %q", path, res.Status, body, want)
 		}
 	}
 }

@@ -40,12 +40,13 @@ type List struct {
 	// for a list that was cut, see page.go
 	Page      []*kube.Object // what is listed, of a snapshot
 	end       string         // the last key that's listed; "" for all
+	sorting   *sorting       // nil: by key
 	continues string         // the token of the next page; "" when this is the last
 	remaining int            // how many objects follow; 0 for unknown
 }
 
 // List opens a list of the namespace in Target, or of all for "". Of the query it reads labelSelector, fieldSelector, limit,
-// continue, resourceVersion, resourceVersionMatch, and for Tables includeObject.
+// continue, resourceVersion, resourceVersionMatch, for Tables includeObject, and with lite=true shardSelector and sortBy.
 //
 // The List shares the cacher's objects, and needn't be closed. Errors are Status errors: 400 for parameters that can't be
 // read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
@@ -75,6 +76,9 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 	if l.selector, err = e.parseSelector(r.Query); err != nil {
 		return nil, err
 	}
+	if l.sorting, err = e.parseSorting(r.Query); err != nil {
+		return nil, err
+	}
 	if l.collection, err = e.Res.Prefix.Namespace(namespace); err != nil {
 		return nil, e.Fail(namespace, err)
 	}
@@ -85,11 +89,15 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 	if len(l.lookups) > 0 && !e.unstored() {
 		e.Res.Cache.Demand(l.lookups) // before the snapshot is taken
 	}
-	if e.unstored() {
-		return l, l.all()
+	if !e.unstored() {
+		if err := l.open(ctx, opts); err != nil {
+			return nil, err
+		}
+	} else if err := l.allShown(); err != nil || l.sorting == nil {
+		return l, err
 	}
-	if err := l.open(ctx, opts); err != nil {
-		return nil, err
+	if l.sorting != nil {
+		return l, l.sort(ctx, opts.limit)
 	}
 	if opts.limit > 0 {
 		if err := l.cut(ctx, opts.limit); err != nil {
@@ -238,6 +246,14 @@ func (l *List) candidates() iter.Seq[*kube.Object] {
 		return l.snapshot.Labelled(key, values, l.keys())
 	}
 	return l.snapshot.In(l.keys())
+}
+
+// all yields what the selector selects, wherever that is.
+func (l *List) all(ctx context.Context) iter.Seq2[*kube.Object, error] {
+	if l.Page != nil { // nothing is stored
+		return l.Items(ctx)
+	}
+	return l.matching(ctx)
 }
 
 // Items yields what is listed.

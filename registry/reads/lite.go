@@ -19,7 +19,7 @@ func (e Reader) parseLite(q url.Values, s *selector) error {
 	if err != nil {
 		return registry.BadRequest("%s", clip.Text(err.Error()))
 	}
-	if expression, err = expression.Resolve(text, e.typeOf); err != nil {
+	if expression, err = expression.Resolve(text, e.typeOf("field selector")); err != nil {
 		return unparsed(err)
 	}
 	var shards selectors.Shards
@@ -51,9 +51,12 @@ func unparsed(err error) error {
 // ofAll are the fields that are the same in all objects of an endpoint.
 var ofAll = []string{"apiVersion", "kind"}
 
-// typeOf returns the type by which a field is compared.
-func (e Reader) typeOf(path selectors.Path, pos int) (selectors.Type, error) {
-	const parameter = "field selector"
+// typeOf returns what finds the type by which a field is compared, that's named in a parameter.
+func (e Reader) typeOf(parameter string) func(path selectors.Path, pos int) (selectors.Type, error) {
+	return func(path selectors.Path, pos int) (selectors.Type, error) { return e.typeAt(parameter, path, pos) }
+}
+
+func (e Reader) typeAt(parameter string, path selectors.Path, pos int) (selectors.Type, error) {
 	switch {
 	case slices.Contains(ofAll, path[0].Name):
 		return 0, registry.BadRequest("unable to parse %s: found %s at position %d, which is the same in all objects here", parameter, clip.Text(path.String()), pos)

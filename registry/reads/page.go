@@ -46,7 +46,12 @@ func parseToken(s string) (*registry.Token, error) {
 // resume makes the list go on where another page ended.
 func (l *List) resume(ctx context.Context, t *registry.Token) error {
 	l.token = t
-	l.start = max(l.start, l.collection+t.Start)
+	if t.By != l.sorting.String() || t.By != "" && t.Revision < 0 {
+		return registry.BadRequest("invalid continue token: it's of a list that is sorted by %q, and not by %q", clip.Text(t.By), clip.Text(l.sorting.String()))
+	}
+	if t.By == "" {
+		l.start = max(l.start, l.collection+t.Start)
+	}
 	e := l.endpoint
 	if t.Revision < 0 {
 		return l.freshest(ctx, listOptions{})

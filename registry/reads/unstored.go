@@ -64,8 +64,8 @@ func withoutPlace(parameters url.Values) url.Values {
 	return left
 }
 
-// all lists the objects of such a kind.
-func (l *List) all() error {
+// allShown lists the objects of such a kind.
+func (l *List) allShown() error {
 	objects, err := Of(l.endpoint).shownObjects()
 	if err != nil {
 		return err

@@ -117,6 +117,9 @@ func (e Reader) watchStart(r *registry.Request) (cacher.WatchOptions, error) {
 	if err != nil {
 		return o, err
 	}
+	if selectors.IsLite(r.Query) && r.Query.Get("sortBy") != "" {
+		return o, registry.BadRequest("sortBy is for lists: a watch gives events in the order in which they happen")
+	}
 	if name != "" {
 		if _, err := e.Key(namespace, name); err != nil {
 			return o, err
