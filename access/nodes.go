@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -274,12 +275,9 @@ func (q *nodeRequest) pod() (bool, string) {
 // selects tells whether a list is of objects with the node in a field.
 func (q *nodeRequest) selects(field string) bool {
 	terms, _ := q.GetFieldSelector()
-	for _, t := range terms {
-		if t.Field == field && t.Operator == selection.Equals && t.Value == q.node {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(terms, func(t fields.Requirement) bool {
+		return t.Field == field && t.Operator == selection.Equals && t.Value == q.node
+	})
 }
 
 // names tells whether the object that is asked for names the node as its own in spec.nodeName.

@@ -95,12 +95,7 @@ func anyAllows(rules []*rbacv1.PolicyRule, q *asked) bool {
 
 // has tells whether a list has what stands for everything, or a value.
 func has(list []string, all, value string) bool {
-	for _, s := range list {
-		if s == all || s == value {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, all) || slices.Contains(list, value)
 }
 
 // coversPath tells whether an entry of a rule's nonResourceURLs covers a path. Only a star at its end means anything.

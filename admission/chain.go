@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -73,12 +74,7 @@ type request = registry.AdmissionRequest[unstructured.Unstructured]
 
 // Concerns tells whether a plug-in has to be asked. The Kind isn't a Scale's yet.
 func (c *Chain) Concerns(a *registry.Attributes) bool {
-	for _, m := range c.members {
-		if m.concerned(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.members, func(m member) bool { return m.concerned(a) })
 }
 
 func (m *member) concerned(a *registry.Attributes) bool {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 
@@ -136,12 +137,7 @@ func (r *Route) Serve(w http.ResponseWriter, request *http.Request, c Call) erro
 
 // Upgrades tells whether a request asks for its connection to become a WebSocket, SPDY or something else.
 func Upgrades(r *http.Request) bool {
-	for _, value := range r.Header.Values("Connection") {
-		if strings.Contains(strings.ToLower(value), "upgrade") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Header.Values("Connection"), func(value string) bool { return strings.Contains(strings.ToLower(value), "upgrade") })
 }
 
 // rewrite makes the request that the server gets.

@@ -154,12 +154,8 @@ func (c *Controllers) remove(ctx context.Context, e *registry.Endpoint, o *kube.
 // asksCollector tells whether an object that is being deleted asks the garbage collector to act first. Whatever contains
 // it goes as a whole, so nobody has to.
 func asksCollector(o *kube.Object) bool {
-	for _, f := range o.Lineage().Finalizers {
-		if f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents {
-			return true
-		}
-	}
-	return false
+	finalizers := o.Lineage().Finalizers
+	return slices.Contains(finalizers, metav1.FinalizerOrphanDependents) || slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 }
 
 // emptied says for one container (a namespace, or a definition), how far its emptying is, so that a pass is made again

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -72,11 +73,8 @@ func (d *Derived[T]) holds(c *derivation[T]) bool {
 // objects returns the objects of one of the resources.
 func (d *Derived[T]) objects(p storage.Prefix) (all []*kube.Object) {
 	for _, r := range d.resources {
-		if r.Prefix() != p {
-			continue
-		}
-		for o := range r.Snapshot().All(string(p)) {
-			all = append(all, o)
+		if r.Prefix() == p {
+			all = slices.AppendSeq(all, r.Snapshot().All(string(p)))
 		}
 	}
 	return all

@@ -106,14 +106,7 @@ func (n *Names) APIVersion() string {
 	return n.Group + "/" + n.Version
 }
 
-func (e *Endpoint) Has(subresource string) bool {
-	for _, s := range e.Subresources {
-		if s == subresource {
-			return true
-		}
-	}
-	return false
-}
+func (e *Endpoint) Has(subresource string) bool { return slices.Contains(e.Subresources, subresource) }
 
 // Key builds an object's key. A namespace on a cluster-scoped resource, or none on a namespaced one, is a
 // path that doesn't exist.

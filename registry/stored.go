@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -107,9 +108,7 @@ func (e *Endpoint) Plain(o *object.Object) map[string]any {
 		metadata["generateName"] = o.Meta.GenerateName
 	}
 	tree := make(map[string]any, len(o.Content)+3)
-	for k, v := range o.Content {
-		tree[k] = v
-	}
+	maps.Copy(tree, o.Content)
 	tree["apiVersion"], tree["kind"], tree["metadata"] = e.APIVersion(), e.Kind, metadata
 	return tree
 }

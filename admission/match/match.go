@@ -91,21 +91,11 @@ func Rule(r *admissionregistrationv1.RuleWithOperations, p *Path, at Place) bool
 }
 
 func oneOrAll(list []string, one string) bool {
-	for _, s := range list {
-		if s == "*" || s == one {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, "*") || slices.Contains(list, one)
 }
 
 func operates(r *admissionregistrationv1.RuleWithOperations, op registry.Operation) bool {
-	for _, o := range r.Operations {
-		if o == admissionregistrationv1.OperationAll || string(o) == string(op) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.Operations, admissionregistrationv1.OperationAll) || slices.Contains(r.Operations, admissionregistrationv1.OperationType(op))
 }
 
 func inScope(scope *admissionregistrationv1.ScopeType, namespaced bool) bool {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,15 +27,7 @@ type request = registry.AdmissionRequest[unstructured.Unstructured]
 
 // changes tells whether a request writes an object of a resource in one of these ways, and not a subresource.
 func changes(a *registry.Attributes, group, plural string, operations ...registry.Operation) bool {
-	if a.Resource.Resource != plural || a.Resource.Group != group || a.Subresource != "" {
-		return false
-	}
-	for _, op := range operations {
-		if a.Operation == op {
-			return true
-		}
-	}
-	return false
+	return a.Resource.Resource == plural && a.Resource.Group == group && a.Subresource == "" && slices.Contains(operations, a.Operation)
 }
 
 // writesPods tells whether a request writes pods themselves in one of these ways.

@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,12 +69,8 @@ func applyDefaults(lr *corev1.LimitRange, spec *corev1.PodSpec) (set []string) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, item := range lr.Spec.Limits {
 		if item.Type == corev1.LimitTypeContainer {
-			for name, q := range item.DefaultRequest {
-				requests[name] = q
-			}
-			for name, q := range item.Default {
-				limits[name] = q
-			}
+			maps.Copy(requests, item.DefaultRequest)
+			maps.Copy(limits, item.Default)
 		}
 	}
 	for _, group := range []struct {
@@ -226,9 +223,5 @@ func (s limited) check(item corev1.LimitRangeItem) (errs []error) {
 
 // sorted returns the names of a list in order, so that messages don't change from one time to the next.
 func sorted(list map[corev1.ResourceName]resource.Quantity) (names []corev1.ResourceName) {
-	for name := range list {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(list))
 }

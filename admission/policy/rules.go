@@ -155,10 +155,8 @@ func (p *policies[E]) concern(a *registry.Attributes, r *registry.Registry) bool
 	if !p.wildcard && !slices.ContainsFunc(path.Places, func(at match.Place) bool { return p.named[at.Resource.GroupResource()] }) {
 		return false
 	}
-	for _, b := range p.all {
-		if _, ok := b.selection.place(path); ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.all, func(b bound[E]) bool {
+		_, ok := b.selection.place(path)
+		return ok
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -109,9 +110,7 @@ func (s *source) acceptMetadata(raw json.RawMessage) (fields, error) {
 		}
 	}
 	meta := make(fields, len(s.Metadata)+2)
-	for name, value := range s.Metadata {
-		meta[name] = value
-	}
+	maps.Copy(meta, s.Metadata)
 	delete(meta, "resourceVersion")
 	for _, name := range []string{"labels", "annotations"} {
 		value, err := acceptStrings(name, s.Metadata[name], got[name])

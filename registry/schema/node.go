@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"slices"
-
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
@@ -120,15 +118,4 @@ func (n *node) work(value any, keep bool) (w work) {
 		}
 	}
 	return w
-}
-
-// sortedNames returns the names of an object's fields, sorted, so that what is said of it doesn't change from
-// one time to the next.
-func sortedNames(object map[string]any) []string {
-	names := make([]string, 0, len(object))
-	for name := range object {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ func (u *unknowns) find(n *node, value any, keep bool) {
 }
 
 func (u *unknowns) findInObject(n *node, object map[string]any, keep bool) {
-	for _, name := range sortedNames(object) {
+	for _, name := range slices.Sorted(maps.Keys(object)) { // so that what is said of it is the same each time
 		var child *node
 		var known bool
 		if n != nil {

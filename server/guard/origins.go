@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -55,12 +56,10 @@ func (c Origins) allow(r *http.Request) bool {
 	if origin == "" {
 		return false
 	}
-	for _, pattern := range c {
-		if at := pattern.FindStringIndex(origin); at != nil && wholeHost(origin, at[0], at[1]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c, func(pattern *regexp.Regexp) bool {
+		at := pattern.FindStringIndex(origin)
+		return at != nil && wholeHost(origin, at[0], at[1])
+	})
 }
 
 // wholeHost tells whether a match covers the host of an origin: what is left out is at most the scheme, and the port. So no

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -132,11 +133,7 @@ func (ws *Set) Tidy(ctx context.Context, free func()) {
 func (ws *Set) All() []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	all := make([]*Watch, 0, len(ws.open))
-	for w := range ws.open {
-		all = append(all, w)
-	}
-	return all
+	return slices.AppendSeq(make([]*Watch, 0, len(ws.open)), maps.Keys(ws.open))
 }
 
 // Page is the answer of /debug/watchers.
