@@ -68,14 +68,19 @@ cover: ## run the tests and print the share of statements that they reach; bin/c
 console: ## make the console's files in server/console/dist from the sources in console/src; npm brings the packages
 	$(GO) -C console run .
 
+.PHONY: console-picture
+console-picture: ## make the README's picture of the console anew, docs/console.png, with chromium
+	$(GO) -C console test -count 1 -run '^TestReadmePicture$$' . -picture ../docs/console.png
+
 .PHONY: bench
 bench: ## run every Go benchmark for BENCHTIME (200ms); `go run ./bench` lists the scenarios
 	$(EACH) $(GO) test $(BENCH) ./...$(DONE)
 
 .PHONY: bench-once
 bench-once: ## run every Go benchmark once, small and with the race detector, so that none rots
-	$(GO) test -race -short -run '^$$' -bench . -benchtime 1x $$(grep -rl --include=*_test.go --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u)
+	$(GO) test -race -short -run '^$$' -bench . -benchtime 1x $$(grep -rl --include=*_test.go --exclude-dir=conformance --exclude-dir=console '^func Benchmark' . | xargs -n1 dirname | sort -u)
 	cd conformance && $(GO) test -race -short -run '^$$' -bench . -benchtime 1x .
+	cd console && $(GO) test -race -short -run '^$$' -bench . -benchtime 1x .
 
 .PHONY: bench-compare
 bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT (6) times, and compare

@@ -27,12 +27,12 @@ var (
 
 // page is a tab.
 type page struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 }
 
 // open opens an address in a tab of its own. The test fails if the page logs an error or throws one.
-func open(t *testing.T, address string, before ...chromedp.Action) *page {
+func open(t testing.TB, address string, before ...chromedp.Action) *page {
 	t.Helper()
 	browserOnce.Do(func() {
 		options := chromedp.DefaultExecAllocatorOptions[:]
@@ -81,16 +81,32 @@ func (p *page) do(actions ...chromedp.Action) {
 // eval returns what a script says.
 func (p *page) eval(script string) any {
 	p.t.Helper()
-	var result any
-	p.do(chromedp.Evaluate(script, &result, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	result, err := p.try(script)
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	return result
+}
+
+// visit goes to another address of the console, as a link in it does.
+func (p *page) visit(address string) {
+	p.t.Helper()
+	p.eval(fmt.Sprintf("void (location.href = %q)", address))
+}
+
+// try returns what a script says, or an error where the page is about to be another one.
+func (p *page) try(script string) (result any, err error) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	err = chromedp.Run(ctx, chromedp.Evaluate(script, &result, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	return result, err
 }
 
 // await waits until a script says true.
 func (p *page) await(script string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if got := p.eval(script); got == true {
+		if got, _ := p.try(script); got == true {
 			return
 		} else if time.Now().After(deadline) {
 			p.t.Fatalf("never true: %s (%v) at %s\n%s", script, got, p.eval("location.hash"), p.eval("document.body.innerText.slice(0, 3000)"))

@@ -40,13 +40,13 @@ func TestMain(m *testing.M) {
 
 // process is a server that runs.
 type process struct {
-	t   *testing.T
+	t   testing.TB
 	url string
 	cmd *exec.Cmd
 }
 
 // start starts a server of its own for a test, and waits until it's ready.
-func start(t *testing.T, args ...string) *process {
+func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	if len(args) == 0 {
 		args = []string{"--ephemeral", "--builtin=all"}

@@ -61,7 +61,7 @@ func TestEdit(t *testing.T) {
 	p.do(input.InsertText("\n  "))
 	p.key(strings.Split("fra", "")...)
 	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-tooltip-autocomplete")?.textContent.includes("fragile")`)
-	p.eval(`new Promise((go) => setTimeout(go, 100))`) // the list takes no key in its first moments, so that none is taken by mistake
+	p.eval(`new Promise((go) => setTimeout(go, 100))`)                                            // the list takes no key in its first moments, so that none is taken by mistake
 	p.do(input.DispatchKeyEvent(input.KeyRawDown).WithKey("Enter").WithWindowsVirtualKeyCode(13)) // without its character, which the browser would insert
 	p.await(inEditor + `.includes("fragile: ")`)
 	p.key(strings.Split("true", "")...)

@@ -1,6 +1,7 @@
 // The objects of a kind as its own columns tell them, live; several kinds side by side.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { kindOf, kinds, linkOf, nameOf, pathOf, type Kind } from "../api/discovery";
+import { may } from "../api/rights";
 import { watch } from "../api/watch";
 import { namespaces } from "../model/namespaces";
 import { mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
@@ -54,7 +55,7 @@ function OnePane(props: PaneProps) {
         <Field label="Fields" hint="metadata.name=a" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong.includes("field")} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
-        {kind?.verbs.includes("create") && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
+        {kind && may("create", kind, pane.namespace) && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
         {!props.full && <button type="button" onClick={props.beside} title="Another kind side by side">Split</button>}
         {!props.alone && <button type="button" class="icon" onClick={props.close} aria-label="Close pane">✕</button>}
       </div>

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+)
+
+// spent is what a tab's thread has worked since it was opened.
+type spent struct{ script, layout, all time.Duration }
+
+func (p *page) spent() (s spent) {
+	p.t.Helper()
+	p.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		metrics, err := performance.GetMetrics().Do(ctx)
+		for _, m := range metrics {
+			d := time.Duration(m.Value * float64(time.Second))
+			switch m.Name {
+			case "ScriptDuration":
+				s.script = d
+			case "LayoutDuration", "RecalcStyleDuration":
+				s.layout += d
+			case "TaskDuration":
+				s.all = d
+			}
+		}
+		return err
+	}))
+	return s
+}
+
+// seed stores n ConfigMaps.
+func (p *process) seed(n int) {
+	p.t.Helper()
+	const writers = 8
+	var wait sync.WaitGroup
+	for w := range writers {
+		wait.Go(func() {
+			for i := w; i < n; i += writers {
+				p.ask("POST", "/api/v1/namespaces/default/configmaps", configMap(fmt.Sprintf("c%06d", i), "app: web"))
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// BenchmarkScroll scrolls through 100,000 rows: script and layout a frame, on average and at most.
+func BenchmarkScroll(b *testing.B) {
+	rows := 100_000
+	if testing.Short() {
+		rows = 500
+	}
+	s := start(b)
+	s.seed(rows)
+	p := open(b, s.url+"/console#/objects?pane=core/v1/configmaps", performance.Enable())
+	p.await(fmt.Sprintf(`document.querySelector(".pane .foot").innerText.includes("live") && document.querySelector("[role=grid]").ariaRowCount === "%d"`, rows+1))
+	for b.Loop() {
+		before := p.spent()
+		const frames = 300
+		longest := p.eval(fmt.Sprintf(`(async () => {
+			const scroller = document.querySelector(".scroller"), step = (scroller.scrollHeight - scroller.clientHeight) / %d;
+			let begun = 0, longest = 0;
+			scroller.addEventListener("scroll", () => { begun = performance.now(); }, { capture: true });
+			for (let i = 1; i <= %[1]d; i++) {
+				scroller.scrollTop = i * step;
+				await new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => go())));
+			}
+			for (let i = 1; i <= 60; i++) {
+				scroller.scrollTop = i * 170;
+				await new Promise((go) => scroller.addEventListener("scroll", () => requestAnimationFrame(() => { document.body.offsetHeight; longest = Math.max(longest, performance.now() - begun); go(); }), { once: true }));
+			}
+			return longest;
+		})()`, frames))
+		after := p.spent()
+		worked := after.script + after.layout - before.script - before.layout
+		b.ReportMetric(float64(worked.Microseconds())/1000/(frames+60), "ms/frame")
+		b.ReportMetric(longest.(float64), "ms/longest")
+	}
+}
+
+// BenchmarkUpdates has 200 objects on screen change each second: which share of a core the tab's script and layout take, and which
+// share the server takes for it.
+func BenchmarkUpdates(b *testing.B) {
+	objects, seconds := 40, 10
+	if testing.Short() {
+		seconds = 1
+	}
+	s := start(b)
+	s.seed(objects)
+	p := open(b, s.url+"/console#/objects?pane=core/v1/configmaps", performance.Enable())
+	p.see(fmt.Sprintf("%d objects · live", objects))
+	for b.Loop() {
+		before, began := p.spent(), time.Now()
+		tick := time.NewTicker(time.Second / 200)
+		for i := range 200 * seconds {
+			<-tick.C
+			go func() {
+				r, _ := http.NewRequest("PATCH", fmt.Sprintf("%s/api/v1/namespaces/default/configmaps/c%06d", s.url, i%objects), strings.NewReader(fmt.Sprintf(`{"data":{"k%d":"v"}}`, i/objects%50)))
+				r.Header.Set("Content-Type", "application/merge-patch+json")
+				if res, err := http.DefaultClient.Do(r); err == nil {
+					res.Body.Close()
+				}
+			}()
+		}
+		tick.Stop()
+		after, took := p.spent(), time.Since(began)
+		share := func(d time.Duration) float64 { return 100 * float64(d) / float64(took) }
+		b.ReportMetric(share(after.script+after.layout-before.script-before.layout), "%script+layout")
+		b.ReportMetric(share(after.all-before.all), "%all")
+	}
+}
+
+// BenchmarkFirstView loads the page: how long after its load event the first view is there.
+func BenchmarkFirstView(b *testing.B) {
+	s := start(b)
+	p := open(b, s.url+"/console")
+	p.see("ConfigMap")
+	total := 0.0
+	for b.Loop() {
+		p.do(chromedp.Reload())
+		took := p.eval(`new Promise((go) => {
+			const look = () => document.querySelector(".kinds") ? requestAnimationFrame(() => go(performance.now() - performance.getEntriesByType("navigation")[0].loadEventEnd)) : setTimeout(look, 1);
+			look();
+		})`)
+		total += took.(float64)
+	}
+	b.ReportMetric(total/float64(b.N), "ms/view")
+}
+
+// BenchmarkIdleView is what a server takes for a page that shows kinds, and for one that shows objects, while nothing happens.
+func BenchmarkIdleView(b *testing.B) {
+	for _, view := range []string{"kinds", "objects?pane=core/v1/configmaps"} {
+		b.Run(strings.SplitN(view, "?", 2)[0], func(b *testing.B) {
+			s := start(b)
+			p := open(b, s.url+"/console#/"+view)
+			p.await(`document.querySelectorAll("main *").length > 20`)
+			seconds := 10
+			if testing.Short() {
+				seconds = 1
+			}
+			for b.Loop() {
+				before := processorTime(b, s.cmd.Process.Pid)
+				time.Sleep(time.Duration(seconds) * time.Second)
+				b.ReportMetric(100*(processorTime(b, s.cmd.Process.Pid)-before).Seconds()/float64(seconds), "%server")
+			}
+		})
+	}
+}
+
+// processorTime is what a process has used of its processors.
+func processorTime(b *testing.B, pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond // a tick of the kernel
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// TestKeyboard: from the first view to an object's deletion, by keys alone.
+func TestKeyboard(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	for i := range 3 {
+		s.ask("POST", widgetsPath, widget(fmt.Sprintf("w%d", i), 9-i))
+	}
+	p := open(t, s.url+"/console")
+	p.see("Widget")
+	p.with("k")
+	p.await(`document.activeElement?.getAttribute("role") === "combobox"`)
+	p.key(strings.Split("widgets.ex", "")...)
+	p.await(`document.querySelector("[role=option][aria-selected=true]")?.textContent.startsWith("widgets.example.com")`)
+	p.key(kb.Enter)
+	p.see("3 objects · live")
+	p.await(`(document.querySelector("[role=grid]").focus(), document.activeElement.getAttribute("role") === "grid")`)
+	p.key("s", "s", "s") // namespace, name, size
+	p.await(`document.querySelector("[role=columnheader][aria-sort=ascending]")?.textContent === "Size ↑" && location.hash.includes("sort")`)
+	if rows := p.rows(); !strings.HasPrefix(rows, "default w2 7 ") {
+		t.Errorf("by size the rows are %s", rows)
+	}
+	p.key("j", "j", "k", kb.Enter)
+	p.await(`location.hash.endsWith("default/w2")`)
+	p.see("creationTimestamp")
+	p.key("]", "]")
+	p.see("It has neither owners nor dependents.")
+	p.key("g", "t")
+	p.see("Watchers")
+	p.key("?")
+	p.see("go to a kind, a view or an action")
+	p.key(kb.Escape)
+	p.await(`!document.querySelector("dialog[open]")`)
+	p.key("g", "k")
+	p.await(`!!document.querySelector("[aria-label=\"Search kinds\"]")`)
+	p.key("/")
+	p.await(`document.activeElement?.getAttribute("aria-label") === "Search kinds"`)
+}
+
+// TestSideBySide: several kinds are side by side, and the address has all of it.
+func TestSideBySide(t *testing.T) {
+	s := start(t)
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""))
+	p := open(t, s.url+"/console#/objects?pane=core/v1/configmaps")
+	p.see("1 object · live")
+	p.do(chromedp.Click(`//button[text()="Split"]`, chromedp.BySearch))
+	p.await(`document.querySelectorAll(".pane").length === 2`)
+	p.eval(`(() => { const all = document.querySelectorAll("select.kind"); all[1].value = "core/v1/namespaces"; all[1].dispatchEvent(new Event("change", { bubbles: true })); })()`)
+	p.see("4 objects · live")
+	p.do(chromedp.Reload())
+	p.see("4 objects · live")
+	p.see("1 object · live")
+	p.do(chromedp.NavigateBack())
+	p.await(`document.querySelectorAll(".pane").length === 2`)
+}
+
+// TestReader: what a screen reader needs is there: names of all that can be used, and roles of what isn't plain.
+func TestReader(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	p := open(t, s.url+"/console")
+	for _, view := range views {
+		p.visit(s.url + view.address)
+		p.await(view.ready)
+		if nameless := p.eval(`[...document.querySelectorAll("button, a[href], input, select, textarea, [role=grid], [role=tree], [role=img], section, nav, dialog")].filter((e) =>
+			!e.hidden && e.checkVisibility() && !(e.ariaLabel || e.textContent.trim() || e.labels?.length || e.getAttribute("aria-labelledby"))).map((e) => e.outerHTML.slice(0, 120)).join("\n")`); nameless != "" {
+			t.Errorf("%s: without a name: %v", view.address, nameless)
+		}
+		if again := p.eval(`[...document.querySelectorAll("[id]")].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i).join()`); again != "" {
+			t.Errorf("%s: ids that come twice: %v", view.address, again)
+		}
+	}
+}
+
+// views are the pages that there are, with what says that they're there.
+var views = []struct{ name, address, ready string }{
+	{"kinds", "/console#/kinds", `document.querySelectorAll("data[value='4']").length > 0`},
+	{"objects", "/console#/objects?pane=example.com/v1/widgets", `document.body.innerText.includes("1 object · live")`},
+	{"tree", widgetPage + "a", `document.querySelectorAll("[role=treeitem]").length > 5 && !!document.querySelector("button[aria-keyshortcuts=x]")`},
+	{"yaml", widgetPage + "a?tab=yaml", `!!document.querySelector(".editor")?.shadowRoot?.textContent.includes("size")`},
+	{"graph", widgetPage + "a?tab=graph", `!!document.querySelector("svg")`},
+	{"events", widgetPage + "a?tab=events", `document.body.innerText.includes("No event is about it.")`},
+	{"schema", "/console#/definitions/example.com/v1/widgets", `document.body.innerText.includes("How large it is.")`},
+	{"form", "/console#/definitions/example.com/v1/widgets?tab=form", `!!document.getElementById("f-spec.size")`},
+	{"traffic", "/console#/traffic", `document.body.innerText.includes("Watchers")`},
+	{"me", "/console#/me", `document.body.innerText.includes("system:masters")`},
+}
+
+// TestNarrow: no view is wider than a telephone of 375 px.
+func TestNarrow(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	p := open(t, s.url+"/console")
+	p.do(emulation.SetDeviceMetricsOverride(375, 800, 1, true))
+	for _, view := range views {
+		p.visit(s.url + view.address)
+		p.await(view.ready)
+		if width := p.eval("[document.documentElement.scrollWidth, document.querySelector('main').scrollWidth].join()"); width != "375,375" {
+			t.Errorf("%s is as wide as %v px: %v", view.address, width, p.eval(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > 376).slice(0, 5).map((e) => e.outerHTML.slice(0, 150)).join("\n")`))
+		}
+	}
+}
