@@ -198,7 +198,7 @@ func TestWatchByAnyField(t *testing.T) {
 	s := newBoats(t)
 	watches := map[string]*servertest.Stream{}
 	for _, selector := range []string{"spec.size>5", "spec.hull=pine", "spec.size=1,spec.size=2", "spec.hull in (pine,elm)||spec.sails=true"} {
-		watches[selector] = s.Watch(withLite(boatsPath, "fieldSelector", selector) + "&watch=true&resourceVersion=" + versionOf(t, s))
+		watches[selector] = s.Watch(withLite(boatsPath, "fieldSelector", selector) + "&watch=true&resourceVersion=" + boatsVersion(t, s))
 	}
 	s.PostYAML(boatsPath, boat("eel", `"size":6,"hull":"pine"`))
 	for _, spec := range []string{`{"size":5}`, `{"size":9}`, `{"hull":"elm"}`, `{"hull":"fir"}`} {
@@ -226,8 +226,8 @@ func TestWatchByAnyField(t *testing.T) {
 	}
 }
 
-// versionOf returns the version of the boats.
-func versionOf(t *testing.T, s *servertest.Server) string {
+// boatsVersion returns the version of the boats.
+func boatsVersion(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	var l listed
 	if err := json.Unmarshal([]byte(s.Get(boatsPath)), &l); err != nil {
@@ -304,7 +304,7 @@ func TestSortBy(t *testing.T) {
 	if got := namesIn(t, s, boatsPath+"?sortBy=-spec.size"); got != "ant bee cow dog" {
 		t.Errorf("without lite: %q", got)
 	}
-	then := versionOf(t, s)
+	then := boatsVersion(t, s)
 	// Pages show one version, whatever is written meanwhile.
 	path := withLite(boatsPath, "sortBy", "spec.size") + "&limit=1"
 	if got := pagesOf(t, s, path, func() {
