@@ -17,6 +17,7 @@ type Collection[T any] struct {
 	apiVersion string
 	plural     string
 	namespace  string
+	merged     []string // several resources instead of one: see FollowAll
 }
 
 // Resource returns the collection of a resource: Resource[Widget](c, "example.com/v1", "widgets"), or
@@ -35,6 +36,9 @@ func (c Collection[T]) In(namespace string) Collection[T] {
 
 // String returns the collection for messages, such as widgets.example.com.
 func (c Collection[T]) String() string {
+	if c.merged != nil {
+		return strings.Join(c.merged, ",")
+	}
 	if group, _, ok := strings.Cut(c.apiVersion, "/"); ok {
 		return c.plural + "." + group
 	}

@@ -34,11 +34,15 @@ type script struct {
 	start    time.Time
 	times    []time.Duration
 	versions []string
+	queries  []string // encoded, without timeoutSeconds
 }
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.times = append(s.times, time.Since(s.start))
 	s.versions = append(s.versions, r.URL.Query().Get("resourceVersion"))
+	query := r.URL.Query()
+	query.Del("timeoutSeconds")
+	s.queries = append(s.queries, query.Encode())
 	a := s.answers[0]
 	if len(s.answers) > 1 {
 		s.answers = s.answers[1:]
@@ -86,12 +90,19 @@ func (b *scripted) Close() error { return nil }
 // scripting returns widgets that a script answers for. In a synctest bubble its times are exact.
 func scripting(t *testing.T, answers ...answer) (client.Collection[Widget], *script) {
 	t.Helper()
+	c, s := scriptedClient(t, answers...)
+	return client.Resource[Widget](c, "example.com/v1", "widgets"), s
+}
+
+// scriptedClient returns a client that a script answers.
+func scriptedClient(t *testing.T, answers ...answer) (*client.Client, *script) {
+	t.Helper()
 	s := &script{answers: answers, start: time.Now()}
 	c, err := client.New("http://script", client.Options{HTTP: &http.Client{Transport: s}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.Resource[Widget](c, "example.com/v1", "widgets"), s
+	return c, s
 }
 
 func frame(kind, name, version string) string {

@@ -153,7 +153,7 @@ func (t *tracker[T]) connect(ctx context.Context) (*connection[T], error) {
 func (t *tracker[T]) state(ctx context.Context) (*connection[T], error) {
 	if !t.paged {
 		w, err := t.stream(ctx)
-		if !unsupported(err) {
+		if !unsupported(err) || t.from.merged != nil { // which can't be listed
 			return w, err
 		}
 		t.paged = true
@@ -207,8 +207,21 @@ func (t *tracker[T]) stream(ctx context.Context) (w *connection[T], err error) {
 
 // initialState is what a watch has given of its initial state.
 type initialState[T any] struct {
-	objects []Event[T]  // each is Added, and no key is there twice
-	at      map[Key]int // where an object is in objects; nil until a change comes between them, which is seldom
+	objects []Event[T]       // each is Added, and none is there twice
+	at      map[identity]int // where an object is in objects; nil until a change comes between them, which is seldom
+}
+
+// identity tells objects apart, also those of several resources.
+type identity struct {
+	apiVersion, kind string
+	Key
+}
+
+func identityOf[T any](event Event[T]) identity {
+	if o, ok := any(event.Object).(*Object); ok {
+		return identity{o.APIVersion(), o.Kind(), event.Key}
+	}
+	return identity{Key: event.Key}
 }
 
 // take takes the next event. While the state is given, objects change: one that has been given is replaced, or goes.
@@ -218,26 +231,27 @@ func (s *initialState[T]) take(event Event[T]) {
 			s.objects = append(s.objects, event)
 			return
 		}
-		s.at = make(map[Key]int, len(s.objects))
+		s.at = make(map[identity]int, len(s.objects))
 		for i, given := range s.objects {
-			s.at[given.Key] = i
+			s.at[identityOf(given)] = i
 		}
 	}
-	i, given := s.at[event.Key]
+	id := identityOf(event)
+	i, given := s.at[id]
 	switch {
 	case event.Type == Deleted && given:
 		last := len(s.objects) - 1
 		s.objects[i] = s.objects[last]
-		s.at[s.objects[i].Key] = i
+		s.at[identityOf(s.objects[i])] = i
 		s.objects = slices.Delete(s.objects, last, last+1)
-		delete(s.at, event.Key)
+		delete(s.at, id)
 	case event.Type == Deleted:
 	case given:
 		event.Type = Added
 		s.objects[i] = event
 	default:
 		event.Type = Added
-		s.at[event.Key] = len(s.objects)
+		s.at[id] = len(s.objects)
 		s.objects = append(s.objects, event)
 	}
 }

@@ -74,14 +74,18 @@ type received[T any] struct {
 // a server that accepts the connection and sends no head of an answer within the client's timeout; only events are waited for
 // without a bound.
 func (c Collection[T]) open(ctx context.Context, query url.Values) (*connection[T], error) {
+	path := c.path(c.namespace, "", "")
 	query.Set("watch", "true")
+	if c.merged != nil {
+		path, query = mergedPath, c.mergedQuery(query)
+	}
 	inner, end := context.WithCancelCause(ctx)
 	cancel := func() { end(context.Canceled) }
 	if c.client.timeout > 0 {
 		late := time.AfterFunc(c.client.timeout, func() { end(c.client.late()) })
 		defer late.Stop()
 	}
-	response, err := c.client.try(inner, &request{method: http.MethodGet, path: c.path(c.namespace, "", ""), query: query})
+	response, err := c.client.try(inner, &request{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		cancel()
 		return nil, err

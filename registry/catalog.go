@@ -64,6 +64,23 @@ func newCatalog(resources []*Resource) *Catalog {
 	return c
 }
 
+// Preferred returns a resource in the preferred version in which it's served, or nil.
+func (c *Catalog) Preferred(of runtimeschema.GroupResource) *Endpoint {
+	for _, g := range c.Groups {
+		if g.Name != of.Group {
+			continue
+		}
+		for _, v := range g.Versions {
+			for _, e := range v.Resources {
+				if e.Plural == of.Resource {
+					return e
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // Objects yields the resources and how many objects each has.
 func (c *Catalog) Objects() iter.Seq2[runtimeschema.GroupResource, int] {
 	return func(yield func(runtimeschema.GroupResource, int) bool) {

@@ -11,6 +11,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
@@ -34,18 +35,18 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 		w.verb = metrics.Verb(asks.Verb, r.Method)
 	}
 	w.query = r.URL.Query()
-	class := classOf(r)
+	class := inflight.ClassOf(r)
 	if access.LongRunning(asks) || aggregator.Upgrades(r) {
-		class = classLong
+		class = inflight.Long
 	}
 	if err := h.comeIn(w, class); err != nil {
 		return err
 	}
-	defer h.capacity.inflight.leave(class)
+	defer h.capacity.inflight.Leave(class)
 	w.held.flow = h.flowOf(r)
 	ctx := fair.NewContext(r.Context(), w.held.flow)
-	if class != classLong {
-		limit := timeLimit(classRead, r, w.query)
+	if class != inflight.Long {
+		limit := timeLimit(inflight.Read, r, w.query)
 		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
 			limit = min(limit, discoveryDeadline)
 		}
@@ -72,15 +73,15 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 }
 
 // forward has another server answer, when the request has its place there. A watch gives the place back when it has begun.
-func (h *handler) forward(w *response, r *http.Request, to *aggregator.Route, class requestClass, leave func()) error {
+func (h *handler) forward(w *response, r *http.Request, to *aggregator.Route, class inflight.Class, leave func()) error {
 	asked := aggregator.Call{
 		User: registry.UserFrom(r.Context()), AuditID: w.auditID,
 		Began:  func(code int) { w.begunElsewhere(code) },
 		Failed: func(err error) { w.fail(r, err) },
 	}
 	var answer http.ResponseWriter = w
-	if class == classLong {
-		open, err := h.enterWatches(w)
+	if class == inflight.Long {
+		open, err := h.enterWatches(w, 1)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 const (
@@ -148,7 +149,7 @@ const (
 
 // giveWay rests after a piece of a large answer, if writes are under way.
 func (a *answer) giveWay() {
-	if a.w.capacity.inflight.writing.Load() > 0 {
+	if a.w.capacity.inflight.Writing.Load() > 0 {
 		worked := min(time.Since(a.piece), maxPieceTime)
 		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, a.w.capacity.large.Taken()))))
 		defer rest.Stop()
@@ -234,14 +235,14 @@ const gzipTag = "-gzip"
 func acceptsGzip(headers []string) bool {
 	const unnamed = -1
 	zip, plain, other := float64(unnamed), float64(unnamed), float64(unnamed)
-	for _, c := range parseAccept(headers) {
-		switch c.media {
+	for _, c := range negotiation.Parse(headers) {
+		switch c.Media {
 		case "gzip", "x-gzip":
-			zip = max(zip, c.q)
+			zip = max(zip, c.Q)
 		case "identity":
-			plain = c.q
+			plain = c.Q
 		case "*":
-			other = c.q
+			other = c.Q
 		}
 	}
 	if zip == unnamed {
@@ -275,7 +276,7 @@ func (w *response) writeBody(r *http.Request, code int, body []byte, end string)
 
 // writeStream answers with a document that writes itself in large pieces, indented on their way where that's
 // wanted. Only YAML is built in memory.
-func (w *response) writeStream(r *http.Request, media mediaType, write func(io.Writer) error) error {
+func (w *response) writeStream(r *http.Request, media negotiation.Media, write func(io.Writer) error) error {
 	header := w.Header()
 	header.Set("Content-Type", string(media))
 	vary(header, "Accept, Accept-Encoding")
@@ -283,7 +284,7 @@ func (w *response) writeStream(r *http.Request, media mediaType, write func(io.W
 	case r.Method == http.MethodHead:
 		w.WriteHeader(http.StatusOK)
 		return nil
-	case media == mediaYAML:
+	case media == negotiation.YAML:
 		if err := w.enterLarge(r.Context()); err != nil {
 			return err
 		}
@@ -302,8 +303,8 @@ func (w *response) writeStream(r *http.Request, media mediaType, write func(io.W
 }
 
 // layOut writes a document to an answer, indented where that's wanted.
-func (w *response) layOut(r *http.Request, media mediaType, a *answer, write func(io.Writer) error) error {
-	if media != mediaJSON || !w.wantsPretty(r) {
+func (w *response) layOut(r *http.Request, media negotiation.Media, a *answer, write func(io.Writer) error) error {
+	if media != negotiation.JSON || !w.wantsPretty(r) {
 		return write(a)
 	}
 	return write(markup.NewIndenter(a))
@@ -311,11 +312,11 @@ func (w *response) layOut(r *http.Request, media mediaType, a *answer, write fun
 
 // notModified answers 304 if the client has what a tag names in the form that is asked for, and else sets the
 // ETag. tag is "" for none.
-func (w *response) notModified(r *http.Request, media mediaType, tag string) bool {
+func (w *response) notModified(r *http.Request, media negotiation.Media, tag string) bool {
 	if tag == "" {
 		return false
 	}
-	if media != mediaJSON {
+	if media != negotiation.JSON {
 		tag += "-" + strings.TrimPrefix(string(media), "application/")
 	} else if w.wantsPretty(r) {
 		tag += "-pretty"

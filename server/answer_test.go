@@ -13,8 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apiserver-lite/apiserver-lite/fair"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 func TestAcceptsGzip(t *testing.T) {
@@ -39,10 +42,10 @@ func TestLargeAnswersQueue(t *testing.T) {
 		large := fair.NewLevel(fair.Limits{Most: 2, PerFlow: 9, Waiting: 9})
 		piece := []byte(strings.Repeat("x", largeAnswer))
 		begin := func(ctx context.Context, who string) (*response, func() error) {
-			w := &response{held: held{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: large}, inflight: newInflight()}}
+			w := &response{held: held{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: large}, inflight: inflight.New()}}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
-				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
+				return w.writeStream(r, negotiation.JSON, func(out io.Writer) error {
 					for range 2 {
 						if _, err := out.Write(piece); err != nil {
 							return err
@@ -94,8 +97,8 @@ func TestLargeAnswersQueue(t *testing.T) {
 // time that it needs.
 func TestLargeAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, large := newInflight(), fair.NewLevel(fair.Limits{Most: maxLargeAnswers})
-		f.writing.Add(1)
+		f, large := inflight.New(), fair.NewLevel(fair.Limits{Most: maxLargeAnswers})
+		f.Writing.Add(1)
 		for i := range maxLargeAnswers - 1 {
 			if _, err := large.Enter(t.Context(), fair.Flow{Who: strconv.Itoa(i)}, 1, 0); err != nil {
 				t.Fatal(err)
@@ -106,7 +109,7 @@ func TestLargeAnswersEnd(t *testing.T) {
 		w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: large}, inflight: f}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 		const pieces = 1000
-		err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
+		err := w.writeStream(r, negotiation.JSON, func(out io.Writer) error {
 			piece := make([]byte, largeAnswer+1)
 			for range pieces {
 				if err := ctx.Err(); err != nil {
@@ -130,11 +133,11 @@ func TestAnswerFails(t *testing.T) {
 	cause := statusError(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
-		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: newInflight()}}
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: inflight.New()}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		handle(func(w *response, r *http.Request) error {
-			return w.writeStream(r, mediaJSON, func(out io.Writer) error {
+			return w.writeStream(r, negotiation.JSON, func(out io.Writer) error {
 				out.Write(make([]byte, size))
 				return cause
 			})
@@ -155,8 +158,8 @@ func BenchmarkAnswer(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			for b.Loop() {
-				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: newInflight()}}
-				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: inflight.New()}}
+				err := w.writeStream(r, negotiation.JSON, func(out io.Writer) error {
 					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
 						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {
 							return err

@@ -12,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // beginAudit notes for the audit log that a user asks for something. It comes when it's known who asks, and
@@ -65,11 +66,11 @@ func (w *response) auditRequest(b body) {
 }
 
 // auditResponse notes an answer, as JSON or protobuf.
-func (w *response) auditResponse(media mediaType, document []byte) {
+func (w *response) auditResponse(media negotiation.Media, document []byte) {
 	if !w.audit.WantsResponse() {
 		return
 	}
-	if media == mediaProtobuf {
+	if media == negotiation.Protobuf {
 		var err error
 		if document, err = reads.Of(w.endpoint).JSONOf(w.subresource, document); err != nil {
 			w.audit.NoResponse()
@@ -91,7 +92,7 @@ func (w *response) auditStatus(s metav1.Status) {
 }
 
 // auditedStream returns a function that writes what another does, and notes it as the answer.
-func (w *response) auditedStream(media mediaType, write func(io.Writer) error) func(io.Writer) error {
+func (w *response) auditedStream(media negotiation.Media, write func(io.Writer) error) func(io.Writer) error {
 	if !w.audit.WantsResponse() {
 		return write
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // TestNoAudit: without an audit log nothing that is there for it allocates anything.
@@ -30,10 +31,10 @@ func TestNoAudit(t *testing.T) {
 		},
 		"a request is refused": func() { h.auditRefused(w, r) },
 		"a body":               func() { w.auditRequest(body{data: document}) },
-		"an answer":            func() { w.auditResponse(mediaJSON, document) },
+		"an answer":            func() { w.auditResponse(negotiation.JSON, document) },
 		"a Status":             func() { w.auditStatus(status) },
 		"a streamed answer": func() {
-			if err := w.auditedStream(mediaJSON, write)(written); err != nil {
+			if err := w.auditedStream(negotiation.JSON, write)(written); err != nil {
 				t.Error(err)
 			}
 		},

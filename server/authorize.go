@@ -28,6 +28,9 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	}
 	w.Asks = access.AttributesOf(r)
 	w.Asks.User = registry.UserFrom(r.Context())
+	if r.URL.Path == mergedPath {
+		return nil // each of its resources is asked about: see mayWatch
+	}
 	err := h.decide(r.Context(), w.Asks)
 	if err != nil {
 		w.name(h.capacity.levels.Place(r, w.Asks)) // which the answer says, as if the request had taken a seat
@@ -140,8 +143,12 @@ func (h *handler) mayStill(ctx context.Context, w *watches.Watch) bool {
 	if h.rbac == nil {
 		return true
 	}
-	allowed, _ := h.rbac.Decide(w.Why.Asks)
-	return allowed && (w.Why.As == nil || w.Why.As.Still(ctx) == nil)
+	for _, asks := range w.Asks {
+		if allowed, _ := h.rbac.Decide(asks); !allowed {
+			return false
+		}
+	}
+	return w.Why.As == nil || w.Why.As.Still(ctx) == nil
 }
 
 // stillCounts tells whether the credential of a watch counts. What can't be found out counts as it did.
@@ -156,7 +163,7 @@ func (h *handler) stillCounts(ctx context.Context, w *watches.Watch) bool {
 	const nobody = "" // no request causes this
 	if left, ok := h.identity.refusals.Allow(time.Now(), nobody); ok {
 		reason := clip.To(strings.ReplaceAll(err.Error(), "\n", "; "), maxRefusalReason)
-		h.log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", w.Resource, "not_logged_before", left)
+		h.log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", strings.Join(w.Resources, ","), "not_logged_before", left)
 	}
 	return false
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // discard is a ResponseWriter that keeps nothing.
@@ -112,7 +113,7 @@ func BenchmarkDiscovery(b *testing.B) {
 			}
 		}
 	})
-	for _, media := range []mediaType{aggregatedJSON, aggregatedProtobuf} {
+	for _, media := range []negotiation.Media{aggregatedJSON, aggregatedProtobuf} {
 		b.Run("kept, "+string(media), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

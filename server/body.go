@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 const (
@@ -57,8 +58,8 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 	if err != nil {
 		return body{}, err
 	}
-	protobuf = protobuf && media == string(mediaProtobuf)
-	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && !protobuf && r.ContentLength != 0 {
+	protobuf = protobuf && media == string(negotiation.Protobuf)
+	if media != "" && media != string(negotiation.JSON) && media != string(negotiation.YAML) && !protobuf && r.ContentLength != 0 {
 		return body{}, unsupportedType()
 	}
 	data, err := readAll(w, r)
@@ -69,7 +70,7 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 		return body{protobuf: data}, w.enterBody(r, data, len(data)/smallestField)
 	}
 	b := body{data: data}
-	if media == string(mediaYAML) {
+	if media == string(negotiation.YAML) {
 		duplicates, err := b.fromYAML()
 		if err != nil {
 			return body{}, w.endpoint.Unrecognized(data, err)
@@ -143,7 +144,7 @@ func contentType(r *http.Request) (string, error) {
 
 func unsupportedType() error {
 	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-		"the body of the request was in an unknown format - accepted media types include: "+objectMedia)
+		"the body of the request was in an unknown format - accepted media types include: "+negotiation.ObjectMedia)
 }
 
 // readError tells apart the ways in which a body can fail to arrive.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // Tests take an ephemeral server back to how it started with POST /debug/reset, or to a state that they named before with
@@ -188,6 +189,6 @@ func (s *snapshots) add(name string, add snapshot) error {
 
 // writePage answers with a value as JSON.
 func (w *response) writePage(page any) error {
-	w.Header().Set("Content-Type", string(mediaJSON))
+	w.Header().Set("Content-Type", string(negotiation.JSON))
 	return json.NewEncoder(w).Encode(page)
 }

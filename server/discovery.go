@@ -14,60 +14,61 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // The media types of a whole discovery document; clients look for these parameters in the answer.
 const (
 	aggregated         = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	aggregatedJSON     = mediaJSON + aggregated
-	aggregatedProtobuf = mediaProtobuf + aggregated
+	aggregatedJSON     = negotiation.JSON + aggregated
+	aggregatedProtobuf = negotiation.Protobuf + aggregated
 )
 
 // The protobuf forms of OpenAPI documents. Clients ask with an @ for the second dot, which isn't allowed in a media type.
 const (
-	mediaOpenAPI2 mediaType = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-	mediaOpenAPI3 mediaType = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+	mediaOpenAPI2 negotiation.Media = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	mediaOpenAPI3 negotiation.Media = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 )
 
 // encodingOf is the form of a document in a media type.
-func encodingOf(media mediaType) form.Encoding {
+func encodingOf(media negotiation.Media) form.Encoding {
 	switch media {
-	case mediaProtobuf, aggregatedProtobuf, mediaOpenAPI2, mediaOpenAPI3:
+	case negotiation.Protobuf, aggregatedProtobuf, mediaOpenAPI2, mediaOpenAPI3:
 		return form.Protobuf
 	}
 	return form.JSON
 }
 
-// acceptDiscovery is acceptMessage and the aggregated forms besides.
-func acceptDiscovery(c clause) (mediaType, bool) {
-	if c.params["as"] == "APIGroupDiscoveryList" && c.params["g"] == "apidiscovery.k8s.io" && c.params["v"] == "v2" {
-		switch mediaType(c.media) {
-		case mediaJSON:
+// acceptDiscovery is Message and the aggregated forms besides.
+func acceptDiscovery(c negotiation.Clause) (negotiation.Media, bool) {
+	if c.Params["as"] == "APIGroupDiscoveryList" && c.Params["g"] == "apidiscovery.k8s.io" && c.Params["v"] == "v2" {
+		switch negotiation.Media(c.Media) {
+		case negotiation.JSON:
 			return aggregatedJSON, true
-		case mediaProtobuf:
+		case negotiation.Protobuf:
 			return aggregatedProtobuf, true
 		}
 	}
-	return acceptMessage(c)
+	return negotiation.Message(c)
 }
 
 // negotiateOpenAPI is negotiate for documents that there are in JSON and in one form of protobuf.
-func negotiateOpenAPI(r *http.Request, protobuf mediaType) (mediaType, error) {
+func negotiateOpenAPI(r *http.Request, protobuf negotiation.Media) (negotiation.Media, error) {
 	var headers []string
 	for _, header := range r.Header.Values("Accept") {
 		headers = append(headers, strings.ReplaceAll(header, "@", "."))
 	}
-	return negotiate(headers, func(c clause) (mediaType, bool) {
-		if c.media == string(protobuf) {
+	return negotiation.Negotiate(headers, func(c negotiation.Clause) (negotiation.Media, bool) {
+		if c.Media == string(protobuf) {
 			return protobuf, true
 		}
-		return acceptJSON(c)
+		return negotiation.OnlyJSON(c)
 	})
 }
 
 // serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the list from which older clients go on.
 func (h *handler) serveDiscovery(w *response, r *http.Request) error {
-	media, err := negotiate(r.Header.Values("Accept"), acceptDiscovery)
+	media, err := negotiation.Negotiate(r.Header.Values("Accept"), acceptDiscovery)
 	if err != nil {
 		return err
 	}
@@ -114,14 +115,14 @@ func (h *handler) hasTypes(name string) bool {
 }
 
 func (w *response) negotiateMessage(r *http.Request, doc discovery.Message) error {
-	media, err := negotiate(r.Header.Values("Accept"), acceptMessage)
+	media, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.Message)
 	if err != nil {
 		return err
 	}
 	return w.writeMessage(r, media, doc)
 }
 
-func (w *response) writeMessage(r *http.Request, media mediaType, doc discovery.Message) error {
+func (w *response) writeMessage(r *http.Request, media negotiation.Media, doc discovery.Message) error {
 	body, err := discovery.Encode(doc, encodingOf(media))
 	if err != nil {
 		return err
@@ -130,12 +131,12 @@ func (w *response) writeMessage(r *http.Request, media mediaType, doc discovery.
 }
 
 // writeDocument answers with a document that isn't compressed, or with 304 if the client has it.
-func (w *response) writeDocument(r *http.Request, d *discovery.Document, media mediaType) error {
+func (w *response) writeDocument(r *http.Request, d *discovery.Document, media negotiation.Media) error {
 	vary(w.Header(), "Accept")
 	if d.Size > largeAnswer { // it may be compressed
 		w.Header().Add("Vary", "Accept-Encoding")
 	}
-	if w.notModified(r, mediaJSON, d.Hash) {
+	if w.notModified(r, negotiation.JSON, d.Hash) {
 		return nil
 	}
 	body, end := d.Raw(), ""
@@ -148,14 +149,14 @@ func (w *response) writeDocument(r *http.Request, d *discovery.Document, media m
 
 // serveOpenAPIRoot serves /openapi/v3: which documents there are, by the hash of their contents.
 func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
-	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
+	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
 		return err
 	}
 	doc, err := h.discovery.OpenAPIRoot(r.Context())
 	if err != nil {
 		return err
 	}
-	if w.notModified(r, mediaJSON, doc.Hash) {
+	if w.notModified(r, negotiation.JSON, doc.Hash) {
 		return nil
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // as kube-apiserver answers
@@ -207,10 +208,10 @@ func (h *handler) serveForeignOpenAPI(w *response, r *http.Request, path string)
 		w.leaveSeat() // it takes another one
 		return h.serveAggregated(w, r, others.Of[path])
 	}
-	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
+	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
 		return err
 	}
-	return w.writeDocument(r, discovery.Plain(document.JSON), mediaJSON)
+	return w.writeDocument(r, discovery.Plain(document.JSON), negotiation.JSON)
 }
 
 // serveOpenAPI2 serves /openapi/v2: one document for all group versions.
@@ -227,7 +228,7 @@ func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
 }
 
 // writeOpenAPI answers with a document of OpenAPI, or with 304 if the client has it.
-func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media mediaType) error {
+func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media negotiation.Media) error {
 	if w.notModified(r, media, doc.Hash) {
 		return nil
 	}
@@ -236,7 +237,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media 
 	vary(header, "Accept, Accept-Encoding")
 	header.Set("Accept-Ranges", "bytes")
 	header.Set("Last-Modified", doc.Built.UTC().Format(http.TimeFormat))
-	if media == mediaJSON && w.wantsPretty(r) {
+	if media == negotiation.JSON && w.wantsPretty(r) {
 		return w.writeStream(r, media, doc.Unzip)
 	}
 	switch {
@@ -259,7 +260,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media 
 		return err
 	}
 	header.Set("Content-Length", strconv.Itoa(doc.Size))
-	if media == mediaJSON {
+	if media == negotiation.JSON {
 		return w.writeStream(r, media, doc.Unzip)
 	}
 	w.WriteHeader(http.StatusOK)

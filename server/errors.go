@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -110,7 +111,7 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	if answer.Details != nil && answer.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(answer.Details.RetryAfterSeconds)))
 	}
-	media, err := negotiate(r.Header.Values("Accept"), acceptMessage)
+	media, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.Message)
 	if err != nil { // as of who wants a Table: indented, which is also the form of the 406 itself
 		vary(w.Header(), "Accept, Accept-Encoding")
 		if err := w.writeIndented(r, int(answer.Code), encodeStatus(answer)); err != nil {
@@ -119,7 +120,7 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 		return
 	}
 	var body []byte
-	if media == mediaProtobuf {
+	if media == negotiation.Protobuf {
 		body = kubeproto.AppendStatus(nil, statusMessage(answer))
 	} else {
 		body = encodeStatus(answer)

@@ -75,6 +75,6 @@ func takesOld(r *http.Request) bool {
 		return false
 	}
 	query := r.URL.Query()
-	return query.Get("resourceVersion") != "" || reads.Flag(query, "watch") ||
+	return query.Get("resourceVersion") != "" || reads.Flag(query, "watch") || r.URL.Path == mergedPath ||
 		strings.Contains(r.URL.Path, "/watch/") && access.AttributesOf(r).Verb == "watch" // a namespace may have the name, too
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // newGate returns a handler without a registry: only what lets requests in or refuses them can be tested with it.
-func newGate(ready bool, f *inflight) *handler {
+func newGate(ready bool, f *inflight.Requests) *handler {
 	h := &handler{
 		log:   slog.New(slog.DiscardHandler),
 		ready: func() bool { return ready }, checks: []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
@@ -54,12 +55,12 @@ func refusedBy(t *testing.T, h *handler, bound string) float64 {
 }
 
 func TestGate(t *testing.T) {
-	full := newGate(true, newInflight())
+	full := newGate(true, inflight.New())
 	if _, err := levelOf(full, flowcontrol.DefaultLevel).Enter(t.Context(), fair.Flow{Who: "another"}, 1, 0); err != nil {
 		t.Fatal(err)
 	}
-	draining := newInflight()
-	draining.drain()
+	draining := inflight.New()
+	draining.Drain()
 	for _, tc := range []struct {
 		name, method, path string
 		handler            *handler
@@ -67,9 +68,9 @@ func TestGate(t *testing.T) {
 		reason             metav1.StatusReason
 		bound              string
 	}{
-		{"read before it's ready", "GET", "/api", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests, "start"},
-		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests, "start"},
-		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests, "start"},
+		{"read before it's ready", "GET", "/api", newGate(false, inflight.New()), 429, metav1.StatusReasonTooManyRequests, "start"},
+		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, inflight.New()), 429, metav1.StatusReasonTooManyRequests, "start"},
+		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, inflight.New()), 429, metav1.StatusReasonTooManyRequests, "start"},
 		{"read beyond the bound", "GET", "/api/v1/namespaces", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
 		{"a document beyond the bound", "GET", "/openapi/v2", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
 		{"a document, called a watch", "GET", "/openapi/v2?watch=1", full, 429, metav1.StatusReasonTooManyRequests, "requests"},
@@ -97,7 +98,7 @@ func TestGate(t *testing.T) {
 		})
 	}
 	rec := httptest.NewRecorder()
-	newGate(false, newInflight()).ServeHTTP(rec, httptest.NewRequest("GET", "http://localhost/readyz", nil))
+	newGate(false, inflight.New()).ServeHTTP(rec, httptest.NewRequest("GET", "http://localhost/readyz", nil))
 	if rec.Code != http.StatusInternalServerError || rec.Body.String() != "[-]serving failed: not yet\nreadyz check failed\n" {
 		t.Errorf("readyz: %d %q", rec.Code, rec.Body)
 	}

@@ -445,7 +445,7 @@ func (in *instance) closePort(timeout time.Duration) error {
 	quiet := time.Now().Add(timeout + barrierTimeout)
 	within(timeout, func(ctx context.Context) {
 		select {
-		case <-in.handler.capacity.inflight.drain(): // from here on new requests get 503
+		case <-in.handler.capacity.inflight.Drain(): // from here on new requests get 503
 		case <-in.storeDone(): // they may never be answered
 		case <-ctx.Done():
 		}

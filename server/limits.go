@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -21,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -40,84 +39,6 @@ const (
 
 // collectionWrites is how many seats the deletion of a collection takes: as many as the writes that it does at once.
 const collectionWrites = writes.DeletersAtOnce
-
-// requestClass is how a request counts.
-type requestClass int
-
-const (
-	classRead requestClass = iota
-	classWrite
-	classLong // what nobody waits for at the end: watches, streams, and what waits for the controllers
-	classes
-)
-
-// classOf is the class of a request's method.
-func classOf(r *http.Request) requestClass {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return classRead
-	}
-	return classWrite
-}
-
-// inflight counts requests that have come and aren't answered, with those that wait for a seat. After drain every request
-// gets a 503.
-type inflight struct {
-	writing atomic.Int64 // writes that have a seat
-
-	mu       sync.Mutex // guards the following
-	count    [classes]int
-	draining bool
-	idle     chan struct{} // closed when draining and no reads and writes are left
-}
-
-func newInflight() *inflight { return &inflight{idle: make(chan struct{})} }
-
-// enter counts a request, or says why it can't be served now. Each nil must be followed by a leave.
-func (f *inflight) enter(c requestClass) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.draining {
-		return unavailable("shutdown", "the server is shutting down")
-	}
-	f.count[c]++
-	return nil
-}
-
-func (f *inflight) leave(c requestClass) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.count[c]--
-	f.closeIfIdleLocked()
-}
-
-// drain refuses new requests from now on. The channel is closed when all but the watches are done.
-func (f *inflight) drain() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.draining {
-		f.draining = true
-		f.closeIfIdleLocked()
-	}
-	return f.idle
-}
-
-// closeIfIdleLocked closes idle at the one moment when draining begins or the last request leaves: after
-// that nobody enters, so nobody but watches leaves.
-func (f *inflight) closeIfIdleLocked() {
-	if f.draining && f.count[classRead] == 0 && f.count[classWrite] == 0 {
-		select {
-		case <-f.idle:
-		default:
-			close(f.idle)
-		}
-	}
-}
-
-func (f *inflight) now(c requestClass) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.count[c]
-}
 
 // What requests share, besides the seats of reads and writes together, which are as many as kube-apiserver's.
 const (
@@ -147,7 +68,7 @@ type levels interface {
 
 // capacity is for what requests do at once. Flows share it: see package fair.
 type capacity struct {
-	inflight   *inflight
+	inflight   *inflight.Requests
 	levels     levels
 	arrivals   bound
 	uploads    bound         // for bodies that are on their way
@@ -166,7 +87,7 @@ func newCapacity(l levels, watches *fair.Level) *capacity {
 		return fair.NewLevel(fair.Limits{Most: most, PerFlow: maxFlowQueue, Waiting: maxQueue})
 	}
 	return &capacity{
-		inflight:   newInflight(),
+		inflight:   inflight.New(),
 		levels:     l,
 		arrivals:   bound{queued(maxArrivals), "arrivals", "too many requests are arriving"},
 		uploads:    bound{queued(maxUploads), "uploads", "too many bodies are on their way"},
@@ -228,7 +149,7 @@ func (h *handler) seatsNow() (n int) {
 }
 
 // takeSeat gives a request seats until it's answered. It waits for a quarter of its time at most.
-func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n int) error {
+func (h *handler) takeSeat(w *response, r *http.Request, class inflight.Class, n int) error {
 	at := h.capacity.levels.Place(r, w.Asks)
 	w.name(at)
 	if at.Level != nil {
@@ -238,8 +159,8 @@ func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n i
 		}
 		w.held.seat = seat
 	}
-	if w.held.writes = class == classWrite; w.held.writes {
-		h.capacity.inflight.writing.Add(1)
+	if w.held.writes = class == inflight.Write; w.held.writes {
+		h.capacity.inflight.Writing.Add(1)
 	}
 	return nil
 }
@@ -269,7 +190,7 @@ func (w *response) leaveSeat() {
 	w.held.seat.Leave()
 	if w.held.writes {
 		w.held.writes = false
-		w.capacity.inflight.writing.Add(-1)
+		w.capacity.inflight.Writing.Add(-1)
 	}
 }
 
@@ -287,14 +208,14 @@ func parsed(serve func(w *response, r *http.Request, next http.Handler) error) f
 
 // enterDocument is for paths that aren't resources: what they serve is only read.
 func (h *handler) enterDocument(w *response, r *http.Request, next http.Handler) error {
-	return h.enterClass(w, r, classRead, next)
+	return h.enterClass(w, r, inflight.Read, next)
 }
 
 // enterResource is for resources.
 func (h *handler) enterResource(w *response, r *http.Request, next http.Handler) error {
-	class := classOf(r)
+	class := inflight.ClassOf(r)
 	if r.Method == http.MethodGet && reads.Flag(w.query, "watch") {
-		class = classLong
+		class = inflight.Long
 	}
 	return h.enterClass(w, r, class, next)
 }
@@ -305,7 +226,7 @@ func (h *handler) enterLegacyWatch(w *response, r *http.Request, next http.Handl
 		return methodNotAllowed(w, http.MethodGet, "below /watch/ only GET is served: leave /watch out of the path")
 	}
 	w.query.Set("watch", "true")
-	return h.enterClass(w, r, classLong, next)
+	return h.enterClass(w, r, inflight.Long, next)
 }
 
 // enterWait is for what only waits: it takes a place of its own, and nobody waits for it at the end.
@@ -315,7 +236,7 @@ func (h *handler) enterWait(w *response, r *http.Request, next http.Handler) err
 		return err
 	}
 	defer place.Leave()
-	return h.enterClass(w, r, classLong, handle(func(w *response, r *http.Request) error {
+	return h.enterClass(w, r, inflight.Long, handle(func(w *response, r *http.Request) error {
 		w.leaveSeat() // it works for nobody while it waits
 		next.ServeHTTP(w, r)
 		return nil
@@ -324,14 +245,14 @@ func (h *handler) enterWait(w *response, r *http.Request, next http.Handler) err
 
 // enterClass serves a request if the server is ready, when it has a seat. All but watches get a deadline. A body is read
 // before, so that one that doesn't come takes no seat.
-func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
+func (h *handler) enterClass(w *response, r *http.Request, class inflight.Class, next http.Handler) error {
 	if err := h.comeIn(w, class); err != nil {
 		return err
 	}
-	defer h.capacity.inflight.leave(class)
+	defer h.capacity.inflight.Leave(class)
 	w.held.flow = h.flowOf(r)
 	defer w.leaveSeat()
-	if class == classLong {
+	if class == inflight.Long {
 		if err := h.takeSeat(w, r, class, 1); err != nil {
 			return err
 		}
@@ -348,16 +269,16 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	return nil
 }
 
-// comeIn counts a request, or says why it can't be served now. Each nil must be followed by the end of inflight.enter.
-func (h *handler) comeIn(w *response, class requestClass) error {
+// comeIn counts a request, or says why it can't be served now. Each nil must be followed by inflight.Leave.
+func (h *handler) comeIn(w *response, class inflight.Class) error {
 	if w.lobby {
 		return unavailable("connections", "too many connections are open, please try again later")
 	}
-	if err := h.capacity.inflight.enter(class); err != nil {
-		return err
+	if !h.capacity.inflight.Enter(class) {
+		return unavailable("shutdown", "the server is shutting down")
 	}
 	if !h.ready() {
-		h.capacity.inflight.leave(class)
+		h.capacity.inflight.Leave(class)
 		return tooMany("start", "the server is still reading what it stored, please try again")
 	}
 	return nil
@@ -365,8 +286,8 @@ func (h *handler) comeIn(w *response, class requestClass) error {
 
 // readThenSit reads the body of a write and takes a seat for it. The place for the body is given back then, because what
 // has a seat is bounded by that.
-func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) error {
-	if class == classWrite && r.ContentLength != 0 {
+func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class) error {
+	if class == inflight.Write && r.ContentLength != 0 {
 		place, err := h.capacity.uploads.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
 		if err != nil {
 			return err
@@ -382,9 +303,9 @@ func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) 
 
 // timeLimit returns how long a request may take that isn't a watch, from its headers on. Where the client gives it no time, or one that can't
 // be read, it's the longest.
-func timeLimit(class requestClass, r *http.Request, query url.Values) time.Duration {
+func timeLimit(class inflight.Class, r *http.Request, query url.Values) time.Duration {
 	limit := readDeadline
-	if class == classWrite {
+	if class == inflight.Write {
 		limit = writeDeadline
 	}
 	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 && !access.LongRunning(access.AttributesOf(r)) {
@@ -412,5 +333,5 @@ func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
 			return 0, registry.ErrEnded
 		}
 	}
-	return timeLimit(classOf(r), r, query), nil
+	return timeLimit(inflight.ClassOf(r), r, query), nil
 }

@@ -2,9 +2,7 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,83 +14,32 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/yaml"
 
-	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
-	"github.com/apiserver-lite/apiserver-lite/watchstream"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
-
-// mediaType is a form in which a body is written.
-type mediaType string
-
-const (
-	mediaJSON     mediaType = "application/json"
-	mediaYAML     mediaType = "application/yaml"
-	mediaProtobuf mediaType = kubeproto.Media             // typed clients ask for it, and send it
-	mediaEvents   mediaType = watchstream.ServerSentMedia // browsers' EventSource asks for it
-)
-
-// accepter says in which media type, if any, a clause of an Accept header can be answered.
-type accepter func(clause) (mediaType, bool)
-
-// acceptObject is for documents that are given as they are. A clause that asks for another rendering, such
-// as as=Table, isn't one that we can answer; kubectl names plain JSON after it.
-func acceptObject(c clause) (mediaType, bool) {
-	if c.params["as"] != "" {
-		return "", false
-	}
-	switch c.media {
-	case "application/json", "application/*", "*/*":
-		return mediaJSON, true
-	case "application/yaml":
-		return mediaYAML, true
-	}
-	return "", false
-}
-
-// acceptMessage is for documents that there are as protobuf, too.
-func acceptMessage(c clause) (mediaType, bool) {
-	if c.media == string(mediaProtobuf) && c.params["as"] == "" {
-		return mediaProtobuf, true
-	}
-	return acceptObject(c)
-}
-
-// acceptStream is for watches.
-func acceptStream(c clause) (mediaType, bool) {
-	if c.media == string(mediaEvents) {
-		return mediaEvents, true
-	}
-	return acceptJSON(c)
-}
-
-// acceptJSON is for what exists as JSON only.
-func acceptJSON(c clause) (mediaType, bool) {
-	media, ok := acceptObject(c)
-	return media, ok && media == mediaJSON
-}
 
 // negotiateForm is negotiate for objects of a target, which there are in other forms, too. metadata is how the client
 // calls their metadata: that of one object or of a list.
-func (t target) negotiateForm(headers []string, accept accepter, metadata string) (mediaType, form.Form, error) {
+func (t target) negotiateForm(headers []string, accept negotiation.Accepter, metadata string) (negotiation.Media, form.Form, error) {
 	var wanted form.Form
-	media, err := negotiateAs(objectMedia, headers, func(c clause) (media mediaType, ok bool) {
+	media, err := negotiation.As(negotiation.ObjectMedia, headers, func(c negotiation.Clause) (media negotiation.Media, ok bool) {
 		asked := form.Form{}
-		if c.params["as"] != "" {
+		if c.Params["as"] != "" {
 			if asked, ok = formOf(c, metadata); !ok || asked.Kind == form.Table && !t.endpoint.Tabular(t.Subresource) {
 				return "", false
 			}
 		}
-		if c.media == string(mediaProtobuf) {
+		if c.Media == string(negotiation.Protobuf) {
 			asked.Encoding = form.Protobuf
-			media, ok = mediaProtobuf, t.endpoint.Encodes(t.Subresource, asked.Kind)
+			media, ok = negotiation.Protobuf, t.endpoint.Encodes(t.Subresource, asked.Kind)
 		} else {
-			media, ok = accept(clause{media: c.media})
-			if media == mediaEvents {
+			media, ok = accept(negotiation.Clause{Media: c.Media})
+			if media == negotiation.Events {
 				asked.Encoding = form.ServerSent
 			}
-			ok = ok && (c.media != "application/*" || !t.endpoint.GoType() || knowsMedia(headers)) // see unacceptable
+			ok = ok && (c.Media != "application/*" || !t.endpoint.GoType() || negotiation.KnowsObjects(headers)) // see unacceptable
 		}
 		if ok {
 			wanted = asked
@@ -109,88 +56,16 @@ const (
 )
 
 // formOf returns the form that a clause asks for by as, g and v.
-func formOf(c clause, metadata string) (form.Form, bool) {
-	f := form.Form{Version: c.params["v"]}
-	switch c.params["as"] {
+func formOf(c negotiation.Clause, metadata string) (form.Form, bool) {
+	f := form.Form{Version: c.Params["v"]}
+	switch c.Params["as"] {
 	case string(form.Table):
 		f.Kind = form.Table
 	case metadata:
 		f.Kind = form.MetadataOnly
 	}
-	known := f.Kind != form.Whole && c.params["g"] == metav1.GroupName && (f.Version == "v1" || f.Version == "v1beta1")
+	known := f.Kind != form.Whole && c.Params["g"] == metav1.GroupName && (f.Version == "v1" || f.Version == "v1beta1")
 	return f, known
-}
-
-// clause is one alternative of an Accept header.
-type clause struct {
-	media  string
-	params map[string]string
-	q      float64
-}
-
-// maxClauses is how many alternatives of a header count; kubectl sends three.
-const maxClauses = 64
-
-// parseAccept returns the clauses of Accept or Accept-Encoding by falling q, then in the client's order. What doesn't
-// parse is left out. (goautoneg's parser doesn't keep the client's order, minds upper case, and takes any number.)
-func parseAccept(headers []string) []clause {
-	var all []clause
-	for _, header := range headers {
-		for part := range strings.SplitSeq(header, ",") {
-			media, params, err := mime.ParseMediaType(part)
-			if err != nil || len(all) == maxClauses {
-				continue
-			}
-			c := clause{media: media, params: params, q: 1}
-			if text, ok := params["q"]; ok {
-				if c.q, err = strconv.ParseFloat(text, 64); err != nil || !(c.q >= 0) {
-					continue
-				}
-			}
-			all = append(all, c)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b clause) int { return cmp.Compare(b.q, a.q) })
-	return all
-}
-
-// objectMedia are the media types that kube-apiserver says it has of objects, also of those that aren't in all of them.
-const objectMedia = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-
-// negotiate returns the first media type that the client wants and the accepter has, JSON where the client
-// says nothing, and else a 406.
-func negotiate(headers []string, accept accepter) (mediaType, error) {
-	served := string(mediaJSON)
-	for _, other := range []mediaType{mediaYAML, mediaProtobuf} {
-		if _, ok := accept(clause{media: string(other)}); ok {
-			served += ", " + string(other)
-		}
-	}
-	return negotiateAs(served, headers, accept)
-}
-
-// negotiateAs is negotiate with what the 406 says is served.
-func negotiateAs(served string, headers []string, accept accepter) (mediaType, error) {
-	if len(headers) == 0 || len(headers) == 1 && (headers[0] == "" || headers[0] == "*/*" || headers[0] == string(mediaJSON)) {
-		return mediaJSON, nil
-	}
-	for _, c := range parseAccept(headers) {
-		if media, ok := accept(c); ok && c.q > 0 {
-			return media, nil
-		}
-	}
-	return "", notAcceptable("only the following media types are accepted: " + served)
-}
-
-func notAcceptable(why string) error {
-	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, why)
-}
-
-// knowsMedia tells whether a client accepts one of objectMedia, in whichever form.
-func knowsMedia(headers []string) bool {
-	return slices.ContainsFunc(parseAccept(headers), func(c clause) bool {
-		return slices.Contains([]string{"*/*", string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}, c.media)
-	})
 }
 
 // unacceptable is the 406 about an object. Of a Go type, Kubernetes looks at the media types alone first.
@@ -198,27 +73,27 @@ func (t target) unacceptable(r *http.Request, otherwise error) error {
 	return t.unavailable(r, otherwise, "")
 }
 
-// unavailable is unacceptable where there's more than objectMedia.
+// unavailable is unacceptable where there's more than negotiation.ObjectMedia.
 func (t target) unavailable(r *http.Request, otherwise error, more string) error {
-	if !t.endpoint.GoType() || knowsMedia(r.Header.Values("Accept")) {
+	if !t.endpoint.GoType() || negotiation.KnowsObjects(r.Header.Values("Accept")) {
 		return otherwise
 	}
-	return registry.AsKubernetes(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+objectMedia+more)
+	return registry.AsKubernetes(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+negotiation.ObjectMedia+more)
 }
 
 // unacceptableList is the 406 about a list: of custom resources Kubernetes says what was asked of it.
 func (t target) unacceptableList(r *http.Request, otherwise error) error {
-	one := func(c clause) bool {
+	one := func(c negotiation.Clause) bool {
 		f, ok := formOf(c, oneMetadata)
 		return ok && f.Kind == form.MetadataOnly
 	}
 	if t.endpoint.GoType() {
 		return t.unavailable(r, otherwise, ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
 	}
-	if !slices.ContainsFunc(parseAccept(r.Header.Values("Accept")), one) {
+	if !slices.ContainsFunc(negotiation.Parse(r.Header.Values("Accept")), one) {
 		return otherwise
 	}
-	return notAcceptable("you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)")
+	return negotiation.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)")
 }
 
 // wantsPretty reports whether JSON should be indented: because the client says so, or because there is a
@@ -229,7 +104,7 @@ func (w *response) wantsPretty(r *http.Request) bool {
 		query = r.URL.Query()
 	}
 	for _, accept := range r.Header.Values("Accept") {
-		if strings.Contains(accept, "pretty=1") && slices.ContainsFunc(parseAccept([]string{accept}), func(c clause) bool { return c.params["pretty"] == "1" }) {
+		if strings.Contains(accept, "pretty=1") && slices.ContainsFunc(negotiation.Parse([]string{accept}), func(c negotiation.Clause) bool { return c.Params["pretty"] == "1" }) {
 			return true
 		}
 	}
@@ -243,9 +118,9 @@ func (w *response) wantsPretty(r *http.Request) bool {
 
 // writeObject answers with one document in the form negotiated. body is JSON, also for YAML, or protobuf. What was written
 // isn't refused because of its form.
-func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) error {
+func (w *response) writeObject(r *http.Request, code int, media negotiation.Media, body []byte) error {
 	end := ""
-	if media == mediaYAML {
+	if media == negotiation.YAML {
 		text, err := w.toYAML(r.Context(), body)
 		switch {
 		case err == nil:
@@ -254,7 +129,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 			return err
 		default: // the write has happened and must not be refused: send the JSON, which is YAML too
 		}
-	} else if media == mediaJSON {
+	} else if media == negotiation.JSON {
 		body, end = w.laidOut(r, body)
 	}
 	w.Header().Set("Content-Type", string(media))
@@ -264,7 +139,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 
 // writeIndented answers with a JSON document that is indented whatever the client wants, as kube-apiserver does with some.
 func (w *response) writeIndented(r *http.Request, code int, body []byte) error {
-	w.Header().Set("Content-Type", string(mediaJSON))
+	w.Header().Set("Content-Type", string(negotiation.JSON))
 	return w.writeBody(r, code, markup.Indented(body), "")
 }
 

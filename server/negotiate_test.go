@@ -11,6 +11,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 func TestNegotiate(t *testing.T) {
@@ -18,52 +19,52 @@ func TestNegotiate(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		accept []string
-		by     accepter
-		want   mediaType // "": 406
+		by     negotiation.Accepter
+		want   negotiation.Media // "": 406
 	}{
-		{"no header", nil, acceptObject, mediaJSON},
-		{"empty", []string{""}, acceptObject, mediaJSON},
-		{"anything", []string{"*/*"}, acceptObject, mediaJSON},
-		{"any application", []string{"application/*"}, acceptObject, mediaJSON},
-		{"json", []string{"application/json"}, acceptObject, mediaJSON},
-		{"json with charset", []string{"application/json; charset=utf-8"}, acceptObject, mediaJSON},
-		{"upper case", []string{"Application/JSON"}, acceptObject, mediaJSON},
-		{"yaml", []string{"application/yaml"}, acceptObject, mediaYAML},
-		{"first wins", []string{"application/yaml, application/json"}, acceptObject, mediaYAML},
-		{"q wins over order", []string{"application/yaml;q=0.5, application/json;q=0.9"}, acceptObject, mediaJSON},
-		{"several headers", []string{"text/html", "application/yaml"}, acceptObject, mediaYAML},
-		{"q zero is a refusal", []string{"application/json;q=0"}, acceptObject, ""},
-		{"bad q", []string{"application/json;q=x"}, acceptObject, ""},
-		{"browser", []string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, acceptObject, mediaJSON},
-		{"kubectl: Table falls through", []string{table + "," + strings.Replace(table, "v=v1", "v=v1beta1", 1) + ",application/json"}, acceptObject, mediaJSON},
-		{"Table only", []string{table}, acceptObject, ""},
-		{"protobuf then json", []string{"application/vnd.kubernetes.protobuf,application/json"}, acceptObject, mediaJSON},
-		{"protobuf only", []string{"application/vnd.kubernetes.protobuf"}, acceptObject, ""},
-		{"protobuf where there is some", []string{"application/vnd.kubernetes.protobuf,application/json"}, acceptMessage, mediaProtobuf},
-		{"json before protobuf", []string{"application/json, application/vnd.kubernetes.protobuf"}, acceptMessage, mediaJSON},
-		{"protobuf with a lower q", []string{"application/vnd.kubernetes.protobuf;q=0.5, application/json;q=0.9"}, acceptMessage, mediaJSON},
-		{"protobuf in another form", []string{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"}, acceptMessage, ""},
+		{"no header", nil, negotiation.Object, negotiation.JSON},
+		{"empty", []string{""}, negotiation.Object, negotiation.JSON},
+		{"anything", []string{"*/*"}, negotiation.Object, negotiation.JSON},
+		{"any application", []string{"application/*"}, negotiation.Object, negotiation.JSON},
+		{"json", []string{"application/json"}, negotiation.Object, negotiation.JSON},
+		{"json with charset", []string{"application/json; charset=utf-8"}, negotiation.Object, negotiation.JSON},
+		{"upper case", []string{"Application/JSON"}, negotiation.Object, negotiation.JSON},
+		{"yaml", []string{"application/yaml"}, negotiation.Object, negotiation.YAML},
+		{"first wins", []string{"application/yaml, application/json"}, negotiation.Object, negotiation.YAML},
+		{"q wins over order", []string{"application/yaml;q=0.5, application/json;q=0.9"}, negotiation.Object, negotiation.JSON},
+		{"several headers", []string{"text/html", "application/yaml"}, negotiation.Object, negotiation.YAML},
+		{"q zero is a refusal", []string{"application/json;q=0"}, negotiation.Object, ""},
+		{"bad q", []string{"application/json;q=x"}, negotiation.Object, ""},
+		{"browser", []string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, negotiation.Object, negotiation.JSON},
+		{"kubectl: Table falls through", []string{table + "," + strings.Replace(table, "v=v1", "v=v1beta1", 1) + ",application/json"}, negotiation.Object, negotiation.JSON},
+		{"Table only", []string{table}, negotiation.Object, ""},
+		{"protobuf then json", []string{"application/vnd.kubernetes.protobuf,application/json"}, negotiation.Object, negotiation.JSON},
+		{"protobuf only", []string{"application/vnd.kubernetes.protobuf"}, negotiation.Object, ""},
+		{"protobuf where there is some", []string{"application/vnd.kubernetes.protobuf,application/json"}, negotiation.Message, negotiation.Protobuf},
+		{"json before protobuf", []string{"application/json, application/vnd.kubernetes.protobuf"}, negotiation.Message, negotiation.JSON},
+		{"protobuf with a lower q", []string{"application/vnd.kubernetes.protobuf;q=0.5, application/json;q=0.9"}, negotiation.Message, negotiation.JSON},
+		{"protobuf in another form", []string{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"}, negotiation.Message, ""},
 		{"aggregated discovery as protobuf", []string{string(aggregatedProtobuf) + "," + string(aggregatedJSON)}, acceptDiscovery, aggregatedProtobuf},
-		{"html only", []string{"text/html"}, acceptObject, ""},
-		{"garbage", []string{"///;;;,,="}, acceptObject, ""},
-		{"yaml where only json is", []string{"application/yaml"}, acceptJSON, ""},
-		{"yaml or json where only json is", []string{"application/yaml, application/json"}, acceptJSON, mediaJSON},
+		{"html only", []string{"text/html"}, negotiation.Object, ""},
+		{"garbage", []string{"///;;;,,="}, negotiation.Object, ""},
+		{"yaml where only json is", []string{"application/yaml"}, negotiation.OnlyJSON, ""},
+		{"yaml or json where only json is", []string{"application/yaml, application/json"}, negotiation.OnlyJSON, negotiation.JSON},
 		{"aggregated discovery", []string{string(aggregatedJSON) + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, aggregatedJSON},
-		{"older aggregated discovery", []string{"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, mediaJSON},
+		{"older aggregated discovery", []string{"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, negotiation.JSON},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := negotiate(tc.accept, tc.by)
+			got, err := negotiation.Negotiate(tc.accept, tc.by)
 			if got != tc.want || (err == nil) != (tc.want != "") {
-				t.Errorf("negotiate(%q) = %q, %v, want %q", tc.accept, got, err, tc.want)
+				t.Errorf("negotiation.Negotiate(%q) = %q, %v, want %q", tc.accept, got, err, tc.want)
 			}
 		})
 	}
 }
 
 func TestNegotiateBoundsClauses(t *testing.T) {
-	header := strings.Repeat("text/html,", 10*maxClauses) + "application/yaml"
-	if got := len(parseAccept([]string{header})); got != maxClauses {
-		t.Errorf("%d clauses were kept, want %d", got, maxClauses)
+	header := strings.Repeat("text/html,", 10*negotiation.MaxClauses) + "application/yaml"
+	if got := len(negotiation.Parse([]string{header})); got != negotiation.MaxClauses {
+		t.Errorf("%d clauses were kept, want %d", got, negotiation.MaxClauses)
 	}
 }
 
@@ -117,8 +118,8 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	write := &response{ResponseWriter: rec, capacity: &capacity{yaml: w.capacity.yaml, large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}}}
-	write.writeObject(httptest.NewRequest(http.MethodPut, "/", nil).WithContext(gone), http.StatusOK, mediaYAML, large)
-	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != string(mediaYAML) || rec.Body.Len() < len(large) {
+	write.writeObject(httptest.NewRequest(http.MethodPut, "/", nil).WithContext(gone), http.StatusOK, negotiation.YAML, large)
+	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != string(negotiation.YAML) || rec.Body.Len() < len(large) {
 		t.Errorf("a write that has happened is answered %d %.100s", rec.Code, rec.Body)
 	}
 	turn.Leave()
@@ -149,14 +150,14 @@ func FuzzNegotiate(f *testing.F) {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		got, err := negotiate([]string{header}, acceptDiscovery)
-		if (err == nil) != (got == mediaJSON || got == mediaYAML || got == mediaProtobuf || got == aggregatedJSON || got == aggregatedProtobuf) {
-			t.Errorf("negotiate(%q) = %q, %v", header, got, err)
+		got, err := negotiation.Negotiate([]string{header}, acceptDiscovery)
+		if (err == nil) != (got == negotiation.JSON || got == negotiation.YAML || got == negotiation.Protobuf || got == aggregatedJSON || got == aggregatedProtobuf) {
+			t.Errorf("negotiation.Negotiate(%q) = %q, %v", header, got, err)
 		}
 		custom := target{endpoint: &registry.Endpoint{}}
-		got, wanted, err := custom.negotiateForm([]string{header}, acceptJSON, oneMetadata)
-		if (err == nil) != (got == mediaJSON || got == mediaProtobuf) || (wanted == form.Form{}) != (wanted.Kind == form.Whole) ||
-			err != nil && wanted.Kind != form.Whole || (got == mediaProtobuf) != (wanted.Encoding == form.Protobuf) {
+		got, wanted, err := custom.negotiateForm([]string{header}, negotiation.OnlyJSON, oneMetadata)
+		if (err == nil) != (got == negotiation.JSON || got == negotiation.Protobuf) || (wanted == form.Form{}) != (wanted.Kind == form.Whole) ||
+			err != nil && wanted.Kind != form.Whole || (got == negotiation.Protobuf) != (wanted.Encoding == form.Protobuf) {
 			t.Errorf("negotiateForm(%q) = %q, %+v, %v", header, got, wanted, err)
 		}
 	})

@@ -21,7 +21,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // target is what a resource path names.
@@ -285,7 +287,7 @@ func (t target) request(w *response, r *http.Request, wanted form.Form) *registr
 
 // list serves a list, and the deletion of what one shows, which answers with that list.
 func (h *handler) list(w *response, r *http.Request, t target) error {
-	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
+	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), negotiation.Object, listMetadata)
 	if err != nil {
 		return t.unacceptableList(r, err)
 	}
@@ -298,7 +300,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 			return err
 		}
 		w.leaveSeat()
-		if err := h.takeSeat(w, r, classWrite, collectionWrites); err != nil {
+		if err := h.takeSeat(w, r, inflight.Write, collectionWrites); err != nil {
 			return err
 		}
 		w.auditRequest(b)
@@ -315,7 +317,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 
 // object serves the verbs on one object.
 func (h *handler) object(w *response, r *http.Request, t target, verb string) error {
-	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
+	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), negotiation.Object, oneMetadata)
 	if err != nil { // before anything is written
 		return t.unacceptable(r, err)
 	}

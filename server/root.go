@@ -6,6 +6,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/server/console"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
 // extra is one of discovery.Extra.
@@ -42,15 +43,15 @@ func (h *handler) extras() (all []discovery.Extra) {
 // extrasMember is where / lists the extras for programs. Clients of Kubernetes look at "paths" only.
 const extrasMember = "apiserver-lite/extras"
 
-const mediaHTML mediaType = "text/html"
+const mediaHTML negotiation.Media = "text/html"
 
 // rootMedia tells what / is answered with. It's HTML only if a client asks for that by name, as browsers do.
-func rootMedia(r *http.Request) (mediaType, error) {
-	return negotiate(r.Header.Values("Accept"), func(c clause) (mediaType, bool) {
-		if c.media == string(mediaHTML) {
+func rootMedia(r *http.Request) (negotiation.Media, error) {
+	return negotiation.Negotiate(r.Header.Values("Accept"), func(c negotiation.Clause) (negotiation.Media, bool) {
+		if c.Media == string(mediaHTML) {
 			return mediaHTML, true
 		}
-		return acceptObject(c)
+		return negotiation.Object(c)
 	})
 }
 
@@ -100,7 +101,7 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if media == mediaJSON {
+	if media == negotiation.JSON {
 		return w.writeIndented(r, http.StatusOK, body)
 	}
 	return w.writeObject(r, http.StatusOK, media, body)

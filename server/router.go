@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 )
@@ -46,7 +47,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.pulse, h.quiescent = in.replica.Pulse, in.replica.Quiescent
 	}
 	h.metrics = metrics.New(map[string]func() int{
-		"readOnly": func() int { return h.capacity.inflight.now(classRead) }, "mutating": func() int { return h.capacity.inflight.now(classWrite) },
+		"readOnly": func() int { return h.capacity.inflight.Now(inflight.Read) }, "mutating": func() int { return h.capacity.inflight.Now(inflight.Write) },
 	})
 	if s.Cluster.Listen != "" {
 		h.besides.members = in.backing.etcd
@@ -118,6 +119,10 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 		}
 	})
 	routes.Group(h.resourceRoutes)
+	routes.Group(func(routes chi.Router) {
+		routes.Use(parsed(h.enterMerged))
+		routes.Get(mergedPath, handle(h.serveMerged))
+	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterWait))
 		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))

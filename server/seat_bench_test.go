@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 )
 
 // BenchmarkSeat is what fair queuing costs a request of a user that needn't wait: it's classified, and takes a seat and
@@ -32,7 +33,7 @@ func BenchmarkSeat(b *testing.B) {
 	b.ReportAllocs()
 	before := cpu()
 	for b.Loop() {
-		if err := h.takeSeat(w, r, classRead, 1); err != nil {
+		if err := h.takeSeat(w, r, inflight.Read, 1); err != nil {
 			b.Fatal(err)
 		}
 		w.leaveSeat()

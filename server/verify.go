@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -102,9 +103,9 @@ func (s *Server) Leftovers() error {
 	}{
 		{"open watches", len(h.watches.All())},
 		{"groups of watches", int(in.cacher.Usage().Groups)},
-		{"reads", h.capacity.inflight.now(classRead)},
-		{"writes", h.capacity.inflight.now(classWrite)},
-		{"requests that only wait", h.capacity.inflight.now(classLong)},
+		{"reads", h.capacity.inflight.Now(inflight.Read)},
+		{"writes", h.capacity.inflight.Now(inflight.Write)},
+		{"requests that only wait", h.capacity.inflight.Now(inflight.Long)},
 		{"seats of requests", h.seatsNow()},
 		{"seats of bodies that arrive", h.capacity.uploads.Taken()},
 		{"room of large bodies that arrive", h.capacity.raw.Taken()},

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 )
 
@@ -31,7 +32,7 @@ func TestEveryRouteAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newGate(true, newInflight())
+	h := newGate(true, inflight.New())
 	h.identity = &identity{on: true, access: users, accounts: accounts}
 	paths := map[string]bool{"/nothing": true, "/api/v1/a/b/c/d/e/f": true}
 	part := regexp.MustCompile(`\{[^}]*\}|\*`)

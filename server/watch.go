@@ -12,11 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -26,43 +29,74 @@ import (
 // headers are out everything else is the stream's.
 func (h *handler) watch(w *response, r *http.Request, t target) error {
 	accept := r.Header.Values("Accept")
-	media, wanted, err := t.negotiateForm(accept, acceptStream, oneMetadata)
-	if err != nil && knowsMedia(accept) { // in which there are objects, but no streams of them
-		return notAcceptable("only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+	media, wanted, err := t.negotiateForm(accept, negotiation.Stream, oneMetadata)
+	if err != nil && negotiation.KnowsObjects(accept) { // in which there are objects, but no streams of them
+		return negotiation.NotAcceptable("only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
 	}
 	if err != nil {
 		return err
 	}
 	t.warn(w, r)
-	framing := framingOf(media)
-	cursor, options, err := openWatch(w, r, t, wanted)
+	asked := t.request(w, r, wanted)
+	open := func() (watches.Source, watchstream.Options, error) {
+		return reads.Of(t.endpoint).Watch(r.Context(), asked)
+	}
+	o := opening{framing: framingOf(media), targets: []target{t}, open: open, events: h.metrics.WatchEvents(t.endpoint)}
+	if media == negotiation.Events {
+		o.open = func() (watches.Source, watchstream.Options, error) {
+			return openAgain(r, open, func(version string) opener {
+				asked.Query = after(asked.Query, version)
+				return open
+			})
+		}
+	}
+	if h.rbac != nil {
+		o.asks = []*authorizer.AttributesRecord{w.Asks}
+	}
+	return h.serveWatch(w, r, o)
+}
+
+// opening is a watch that is to be opened, of one target or of several.
+type opening struct {
+	*framing
+	targets []target
+	asks    []*authorizer.AttributesRecord // what the user was allowed, for each target; none if everybody may do everything
+	open    opener
+	events  prometheus.Counter
+}
+
+// serveWatch opens a watch and serves it.
+func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
+	source, options, err := o.open()
 	var about *reads.StreamError
 	if errors.As(err, &about) {
-		return h.tell(w, r, framing, about.ErrStatus)
+		return h.tell(w, r, o.framing, about.ErrStatus)
 	}
 	if err != nil {
 		return err
 	}
 	options.Sweeper = h.sweeper
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
-	watch := &watches.Watch{
-		Resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
-		UserAgent: r.UserAgent(), Cursor: cursor, Options: options, Cancel: cancel, Why: w.Grounds,
-	}
-	seat, err := h.enterWatches(w)
+	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: source, Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
+	seat, err := h.enterWatches(w, len(o.targets))
 	if err != nil {
-		cursor.Close()
+		source.Close()
 		cancel(nil)
 		return err
 	}
-	h.watches.Open(watch, seat, h.metrics.Watching(t.endpoint))
+	uncount := make([]func(), len(o.targets))
+	for i, t := range o.targets {
+		uncount[i] = h.metrics.Watching(t.endpoint)
+		watch.Resources = append(watch.Resources, strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."))
+	}
+	h.watches.Open(watch, seat, uncount)
 	defer func() {
 		if !w.end.takenOver {
 			watch.End()
 		}
 	}()
-	w.Header().Set("Content-Type", framing.Media)
-	if watch.Stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &framing.Framing, Events: h.metrics.WatchEvents(t.endpoint), Sent: &watch.Sent}); err != nil {
+	w.Header().Set("Content-Type", o.Media)
+	if watch.Stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &o.Framing, Events: o.events, Sent: &watch.Sent}); err != nil {
 		return err
 	}
 	if !watch.Stream.Own() {
@@ -77,9 +111,9 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	return nil
 }
 
-// enterWatches gives a request a seat among the open watches, or a 429: of them one flow may have a part.
-func (h *handler) enterWatches(w *response) (fair.Seat, error) {
-	return h.capacity.watches.enter(context.Background(), w.held.flow, 1, 0)
+// enterWatches gives a request seats among the open watches, one for each resource, or a 429: of them one flow may have a part.
+func (h *handler) enterWatches(w *response, n int) (fair.Seat, error) {
+	return h.capacity.watches.enter(context.Background(), w.held.flow, n, 0)
 }
 
 // stream serves an open watch. Of an error that the client knows only the log is told.
@@ -122,7 +156,7 @@ func (h *handler) serveWatchers(w *response, r *http.Request) error {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		return page.Table(w)
 	}
-	w.Header().Set("Content-Type", string(mediaJSON))
+	w.Header().Set("Content-Type", string(negotiation.JSON))
 	return json.NewEncoder(w).Encode(page)
 }
 
@@ -136,7 +170,7 @@ type framing struct {
 var (
 	framingJSON = framing{
 		Framing: wire.Framing{
-			Media:    string(mediaJSON),
+			Media:    string(negotiation.JSON),
 			Count:    func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
 			Messages: bytes.Lines,
 		},
@@ -146,7 +180,7 @@ var (
 	}
 	framingServerSent = framing{
 		Framing: wire.Framing{
-			Media:    string(mediaEvents),
+			Media:    string(negotiation.Events),
 			Count:    func(p []byte) int { return bytes.Count(p, serverSentEnd) },
 			Messages: serverSentMessages,
 		},
@@ -162,11 +196,11 @@ var (
 	}
 )
 
-func framingOf(media mediaType) *framing {
+func framingOf(media negotiation.Media) *framing {
 	switch media {
-	case mediaProtobuf:
+	case negotiation.Protobuf:
 		return &framingProtobuf
-	case mediaEvents:
+	case negotiation.Events:
 		return &framingServerSent
 	}
 	return &framingJSON

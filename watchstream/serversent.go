@@ -1,6 +1,10 @@
 package watchstream
 
-import "strconv"
+import (
+	"bytes"
+	"slices"
+	"strconv"
+)
 
 // ServerSentMedia is the media type of server-sent events, in which a browser's EventSource reads a stream. Source: the HTML Living
 // Standard, section 9.2. An event is
@@ -27,6 +31,14 @@ func AppendServerSentTail(dst []byte) []byte { return append(dst, "\n\n"...) }
 // AppendServerSentID appends an id without data: the client takes note of the id, and its program isn't told.
 func AppendServerSentID(dst []byte, id int64) []byte {
 	return AppendServerSentTail(appendServerSentID(dst, id))
+}
+
+// ServerSentWithoutID returns a copy of an event of AppendServerSentHead and AppendServerSentTail without its id: others of the same id
+// follow, and who has got one of them hasn't got all.
+func ServerSentWithoutID(event []byte) []byte {
+	head, rest, _ := bytes.Cut(event, []byte("id: "))
+	_, rest, _ = bytes.Cut(rest, []byte("\n"))
+	return append(slices.Clone(head), rest...)
 }
 
 func appendServerSentID(dst []byte, id int64) []byte {

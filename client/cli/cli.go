@@ -38,7 +38,7 @@ var Names = []string{"watch", "get", "apply", "delete", "member"}
 func newCommand(name string) (c command, usage string) {
 	switch name {
 	case "watch":
-		return &watchCommand{}, "watch RESOURCE [NAME]\n\nPrints what there is and then each change, until it's interrupted: over restarts of the server, too."
+		return &watchCommand{}, "watch RESOURCE[,RESOURCE...] [NAME]\n\nPrints what there is and then each change, until it's interrupted: over restarts of the server, too."
 	case "get":
 		return &getCommand{}, "get RESOURCE [NAME...]\n\nPrints objects as a table, or with -o json one per line."
 	case "apply":
@@ -255,13 +255,21 @@ func (p *place) check() error {
 // collection returns the part of a resource that is there.
 func (p *place) collection(s *session, info client.ResourceInfo) client.Collection[client.Object] {
 	all := client.Resource[client.Object](s.client, info.APIVersion, info.Plural)
-	switch {
-	case !info.Namespaced || p.everywhere:
+	if !info.Namespaced {
 		return all
-	case p.namespace != "":
-		return all.In(p.namespace)
 	}
-	return all.In(s.client.Namespace())
+	return all.In(p.where(s))
+}
+
+// where is the namespace of what is in namespaces, "" for all.
+func (p *place) where(s *session) string {
+	switch {
+	case p.everywhere:
+		return ""
+	case p.namespace != "":
+		return p.namespace
+	}
+	return s.client.Namespace()
 }
 
 // find returns the part of the resource with that name that is there.

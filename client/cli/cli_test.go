@@ -115,6 +115,7 @@ func TestCommands(t *testing.T) {
 		{"delete widgets --all -l a=b", "", 2, "", "--selector and --all exclude each other"},
 		{"watch widgets red --field-selector spec.color=blue", "", 2, "", "--field-selector and a name exclude each other"},
 		{"watch widgets red blue", "", 2, "", `"blue"`},
+		{"watch widgets,configmaps red", "", 2, "", "a name is of one resource, and widgets,configmaps are several"},
 		{"apply -f nowhere.yaml", "", 2, "", "nowhere.yaml"},
 		{"apply -f -", "kind: Widget", 2, "", "without apiVersion"},
 		{"apply -f -", strings.ReplaceAll(blue, "Widget", "Gizmo"), 1, "", "no Gizmo"},
@@ -237,6 +238,31 @@ func TestWatch(t *testing.T) {
 	}
 	got = append(got, w.next(t, 4)...)
 	if want := []string{"ADDED hello", "ADDED w0", "ADDED w1", "ADDED w2", "DELETED hello"}; !slices.Equal(got, want) {
+		t.Errorf("it printed %q, want %q", got, want)
+	}
+	if end := w.stop(); end.code != 0 || end.stderr != "" {
+		t.Errorf("it ended with %d, %q", end.code, end.stderr)
+	}
+}
+
+// TestWatchSeveral: several resources come on one stream, whose objects of one name are told apart.
+func TestWatchSeveral(t *testing.T) {
+	s := serve(t)
+	if got := invoke(t, s.URL, "", "apply", "-f", widgets, "-f", "../../testdata/objects/widget.yaml"); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	const maps = `{apiVersion: v1, kind: ConfigMap, metadata: {name: hello}}`
+	w := startWatch(t, "watch", "widgets,cm", "--server", s.URL)
+	got := w.next(t, 1)
+	if applied := invoke(t, s.URL, maps, "apply", "-f", "-"); applied.code != 0 {
+		t.Fatal(applied.stderr)
+	}
+	got = append(got, w.next(t, 1)...)
+	if deleted := invoke(t, s.URL, "", "delete", "widgets", "hello"); deleted.code != 0 {
+		t.Fatal(deleted.stderr)
+	}
+	got = append(got, w.next(t, 1)...)
+	if want := []string{"ADDED hello", "ADDED hello", "DELETED hello"}; !slices.Equal(got, want) {
 		t.Errorf("it printed %q, want %q", got, want)
 	}
 	if end := w.stop(); end.code != 0 || end.stderr != "" {

@@ -25,7 +25,8 @@ type watchCommand struct {
 	selection
 	output string
 
-	resource, name string // name is "" for all
+	resources []string
+	name      string // "" for all
 }
 
 func (c *watchCommand) addFlags(set *pflag.FlagSet) {
@@ -50,25 +51,28 @@ func (c *watchCommand) parse(args []string) error {
 	default:
 		return usageError("unexpected argument %q", args[2])
 	}
-	c.resource = args[0]
+	c.resources = strings.Split(args[0], ",")
+	if len(c.resources) > 1 && c.name != "" {
+		return usageError("a name is of one resource, and %s are several", args[0])
+	}
 	return errors.Join(c.place.check(), c.selection.check(beside))
 }
 
 // run watches until ctx ends, which is its end, or until the server refuses.
 func (c *watchCommand) run(ctx context.Context, s *session) error {
-	w := &watcher{known: map[client.Key]client.Event[client.Object]{}}
+	w := &watcher{known: map[identity]client.Event[client.Object]{}}
 	w.print = func(event client.Event[client.Object]) error { return printJSON(s.out, event) }
 	if c.output == "line" || c.output == "" && terminal(s.out) {
-		coloured := terminal(s.out) && s.getenv("NO_COLOR") == ""
-		w.print = func(event client.Event[client.Object]) error { return printLine(s.out, event, coloured) }
+		l := liner{out: s.out, coloured: terminal(s.out) && s.getenv("NO_COLOR") == "", kinds: len(c.resources) > 1}
+		w.print = l.print
 	}
 	options := append(c.options(), client.Backoff(retryInterval, retryInterval))
 	if c.name != "" {
 		options = append(options, client.Fields("metadata.name="+c.name))
 	}
-	collection, err := c.findRetrying(ctx, s)
+	steps, err := c.follow(ctx, s, options)
 	if err == nil {
-		err = w.watch(ctx, collection.Track(ctx, options...), s.err)
+		err = w.watch(ctx, steps, s.err)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -76,12 +80,33 @@ func (c *watchCommand) run(ctx context.Context, s *session) error {
 	return err
 }
 
+// follow returns what there is of the resources, and then each change.
+func (c *watchCommand) follow(ctx context.Context, s *session, options []client.Option) (iter.Seq2[client.Step[client.Object], error], error) {
+	if len(c.resources) == 1 {
+		info, err := findRetrying(ctx, s, c.resources[0])
+		return c.collection(s, info).Track(ctx, options...), err
+	}
+	var names []string
+	for _, resource := range c.resources {
+		info, err := findRetrying(ctx, s, resource)
+		if err != nil {
+			return nil, err
+		}
+		group, version, found := strings.Cut(info.APIVersion, "/")
+		if !found {
+			group, version = "", info.APIVersion
+		}
+		names = append(names, info.Plural+"."+version+"."+group)
+	}
+	return client.FollowAll(ctx, s.client, c.where(s), names, options...), nil
+}
+
 // findRetrying finds the resource, also of a server that is away for a while.
-func (c *watchCommand) findRetrying(ctx context.Context, s *session) (client.Collection[client.Object], error) {
+func findRetrying(ctx context.Context, s *session, resource string) (client.ResourceInfo, error) {
 	for {
-		collection, err := c.find(ctx, s, c.resource)
+		info, err := s.client.Find(ctx, resource)
 		if err == nil || ctx.Err() != nil || permanent(err) {
-			return collection, err
+			return info, err
 		}
 		fmt.Fprintf(s.err, "trying again in %v: %v\n", retryInterval, err)
 		waitToRetry(ctx)
@@ -110,7 +135,17 @@ func permanent(err error) bool {
 // watcher is one watch.
 type watcher struct {
 	print func(client.Event[client.Object]) error
-	known map[client.Key]client.Event[client.Object] // the last state of each object that was printed
+	known map[identity]client.Event[client.Object] // the last state of each object that was printed
+}
+
+// identity tells objects apart, also those of several resources.
+type identity struct {
+	apiVersion, kind string
+	client.Key
+}
+
+func identityOf(event client.Event[client.Object]) identity {
+	return identity{event.Object.APIVersion(), event.Object.Kind(), event.Key}
 }
 
 // watch prints what comes, until ctx ends, the server refuses, or the output can't be written.
@@ -143,10 +178,11 @@ func (w *watcher) watch(ctx context.Context, steps iter.Seq2[client.Step[client.
 
 // compare prints what differs from what is known: at first everything, as ADDED.
 func (w *watcher) compare(objects []client.Event[client.Object]) error {
-	there := map[client.Key]bool{}
+	there := map[identity]bool{}
 	for _, event := range objects {
-		there[event.Key] = true
-		old, had := w.known[event.Key]
+		id := identityOf(event)
+		there[id] = true
+		old, had := w.known[id]
 		switch {
 		case !had:
 		case old.ResourceVersion == event.ResourceVersion:
@@ -163,8 +199,8 @@ func (w *watcher) compare(objects []client.Event[client.Object]) error {
 			return err
 		}
 	}
-	for key, gone := range w.known {
-		if !there[key] {
+	for id, gone := range w.known {
+		if !there[id] {
 			gone.Type = client.Deleted
 			if err := w.tell(gone); err != nil {
 				return err
@@ -177,9 +213,9 @@ func (w *watcher) compare(objects []client.Event[client.Object]) error {
 // tell prints an event, and remembers the object.
 func (w *watcher) tell(event client.Event[client.Object]) error {
 	if event.Type == client.Deleted {
-		delete(w.known, event.Key)
+		delete(w.known, identityOf(event))
 	} else {
-		w.known[event.Key] = event
+		w.known[identityOf(event)] = event
 	}
 	return w.print(event)
 }
@@ -194,13 +230,22 @@ func printJSON(out io.Writer, event client.Event[client.Object]) error {
 // colours of events on a terminal: green, yellow, red.
 var colours = map[watchstream.Type]string{client.Added: "\x1b[32m", client.Modified: "\x1b[33m", client.Deleted: "\x1b[31m"}
 
-// printLine prints the event for people.
-func printLine(out io.Writer, event client.Event[client.Object], coloured bool) error {
+// liner prints events for people.
+type liner struct {
+	out             io.Writer
+	coloured, kinds bool // whether each has its kind
+}
+
+func (l liner) print(event client.Event[client.Object]) error {
 	colour, plain := colours[event.Type], "\x1b[0m"
-	if !coloured {
+	if !l.coloured {
 		colour, plain = "", ""
 	}
-	_, err := fmt.Fprintf(out, "%s %s%-8s%s %s %s\n", time.Now().Format(time.TimeOnly), colour, event.Type, plain,
-		strings.Map(printable, fmt.Sprint(event.Key)), event.ResourceVersion)
+	what := fmt.Sprint(event.Key)
+	if l.kinds {
+		what = event.Object.Kind() + " " + what
+	}
+	_, err := fmt.Fprintf(l.out, "%s %s%-8s%s %s %s\n", time.Now().Format(time.TimeOnly), colour, event.Type, plain,
+		strings.Map(printable, what), event.ResourceVersion)
 	return err
 }

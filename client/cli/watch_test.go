@@ -14,7 +14,7 @@ func TestNamesSteerNoTerminal(t *testing.T) {
 	for _, coloured := range []bool{false, true} {
 		var out bytes.Buffer
 		event := client.Event[client.Object]{Type: client.Added, Key: client.Key{Namespace: "n\x1b[2J", Name: "a\r\x1b]0;title\x07\nb\u009b31mc"}, ResourceVersion: "7"}
-		if err := printLine(&out, event, coloured); err != nil {
+		if err := (liner{out: &out, coloured: coloured}).print(event); err != nil {
 			t.Fatal(err)
 		}
 		line := out.String()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
@@ -27,26 +28,34 @@ import (
 // Watch is one open watch, from Open to End. It has one owner, which ends it whatever happens: the handler, by defer, or
 // over HTTP/1.1 the goroutine of its stream, likewise.
 type Watch struct {
-	Resource  string // "widgets.v1.example.com"
+	Resources []string // "widgets.v1.example.com", in the order of the source's reports
 	UserAgent string
-	Cursor    *cacher.Cursor
+	Source    Source
 	Options   watchstream.Options
-	Cancel    context.CancelCauseFunc // ends the stream
-	Stream    *wire.Stream            // nil until it has begun
-	Sent      atomic.Int64            // in bytes
-	Why       access.Grounds          // it was let in
+	Cancel    context.CancelCauseFunc        // ends the stream
+	Stream    *wire.Stream                   // nil until it has begun
+	Sent      atomic.Int64                   // in bytes
+	Why       access.Grounds                 // it was let in
+	Asks      []*authorizer.AttributesRecord // what its user was allowed, for each resource; none if everybody may do everything
 
 	opened  time.Time
 	among   *Set      // that it's one of
 	seat    fair.Seat // among them
-	uncount func()    // takes it out of the metrics
+	uncount []func()  // take it out of the metrics
+}
+
+// Source is what a watch is of: one resource (cacher.Cursor), or several (cacher.Merged).
+type Source interface {
+	watchstream.Source
+	// Reports tells where the watch is in each resource. Any goroutine may call it.
+	Reports(now time.Time) []cacher.Report
 }
 
 // maxUserAgent is how much of a User-Agent is kept, in bytes.
 const maxUserAgent = 128
 
 // Open notes a watch that has a seat as open, until End, which calls uncount, too.
-func (ws *Set) Open(w *Watch, seat fair.Seat, uncount func()) {
+func (ws *Set) Open(w *Watch, seat fair.Seat, uncount []func()) {
 	w.UserAgent = strings.Clone(clip.To(w.UserAgent, maxUserAgent))
 	w.opened, w.among, w.seat, w.uncount = time.Now(), ws, seat, uncount
 	ws.mu.Lock()
@@ -58,14 +67,16 @@ func (ws *Set) Open(w *Watch, seat fair.Seat, uncount func()) {
 // End gives back all that an open watch holds.
 func (w *Watch) End() {
 	w.Cancel(nil)
-	w.Cursor.Close()
+	w.Source.Close()
 	w.among.remove(w)
-	w.uncount()
+	for _, uncount := range w.uncount {
+		uncount()
+	}
 }
 
 // Serve serves an open watch until its client or the server ends it.
 func (w *Watch) Serve(ctx context.Context) error {
-	return w.Stream.Serve(ctx, w.Cancel, w.Cursor, w.Options)
+	return w.Stream.Serve(ctx, w.Cancel, w.Source, w.Options)
 }
 
 // Set is the open watches of a server, for the page about them and for the metrics of their lag.
@@ -166,18 +177,19 @@ type watcherRow struct {
 	AgeSeconds      float64 `json:"ageSeconds"`
 }
 
-// Page reports on every watch, those with the most events to take first.
+// Page reports on every watch, those with the most events to take first. One of several resources has a row for each.
 func (ws *Set) Page(now time.Time) Page {
 	p := Page{Groups: []groupRow{}, Watchers: []watcherRow{}}
 	seen := map[any]bool{}
 	for _, w := range ws.All() {
-		rep := w.Cursor.Report(now)
-		what := selection{w.Resource, rep.Namespace, rep.Name, rep.Labels, rep.Fields}
-		if !seen[rep.Group] {
-			seen[rep.Group] = true
-			p.Groups = append(p.Groups, groupRow{what, rep.Members})
+		for i, rep := range w.Source.Reports(now) {
+			what := selection{w.Resources[i], rep.Namespace, rep.Name, rep.Labels, rep.Fields}
+			if !seen[rep.Group] {
+				seen[rep.Group] = true
+				p.Groups = append(p.Groups, groupRow{what, rep.Members})
+			}
+			p.Watchers = append(p.Watchers, watcherRow{what, w.UserAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.Sent.Load(), now.Sub(w.opened).Seconds()})
 		}
-		p.Watchers = append(p.Watchers, watcherRow{what, w.UserAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.Sent.Load(), now.Sub(w.opened).Seconds()})
 	}
 	slices.SortFunc(p.Groups, func(a, b groupRow) int {
 		return cmp.Or(cmp.Compare(b.Members, a.Members), strings.Compare(fmt.Sprint(a.selection), fmt.Sprint(b.selection)))
@@ -222,7 +234,9 @@ func (ws *Set) Collect(r *prometheus.Registry) {
 		return func() (most float64) {
 			now := time.Now()
 			for _, w := range ws.All() {
-				most = max(most, of(w.Cursor.Report(now)))
+				for _, rep := range w.Source.Reports(now) {
+					most = max(most, of(rep))
+				}
 			}
 			return most
 		}
@@ -234,7 +248,7 @@ func (ws *Set) Collect(r *prometheus.Registry) {
 		}, func() (n float64) {
 			now := time.Now()
 			for _, w := range ws.All() {
-				if w.Cursor.Report(now).Lag > laggingAfter {
+				if slices.ContainsFunc(w.Source.Reports(now), func(r cacher.Report) bool { return r.Lag > laggingAfter }) {
 					n++
 				}
 			}

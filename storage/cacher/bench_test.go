@@ -40,6 +40,45 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
+// BenchmarkMerged delivers one event to a watch of three resources, and to a watch of one of them beside two others that it doesn't concern:
+// what the order of several resources costs.
+func BenchmarkMerged(b *testing.B) {
+	gizmos := storage.PrefixOf("example.com", "gizmos")
+	for _, bm := range []struct {
+		name   string
+		merged bool
+	}{{"three watches", false}, {"one stream", true}} {
+		b.Run(bm.name, func(b *testing.B) {
+			r := newBench(defaultBounds)
+			merged := &Merged{cacher: r.cacher, sleeper: sleeper{cohort: newCohort(true)}}
+			for _, prefix := range []storage.Prefix{widgets, gadgets, gizmos} {
+				of, o, cohort := r.cacher.Resource(prefix), WatchOptions{View: testView, Start: StartNow}, merged.cohort
+				if !bm.merged {
+					cohort = nil
+				}
+				of.mu.Lock()
+				merged.cursors = append(merged.cursors, of.openLocked(o, o.groupKey(), cohort))
+				of.mu.Unlock()
+			}
+			merged.stating = len(merged.cursors)
+			next := merged.Next
+			if !bm.merged {
+				next = merged.cursors[0].Next
+			}
+			raw, key, buf := widget("a", `"tier":"front"`), string(widgets)+"ns1/a", make([]byte, 0, 64<<10)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				r.rev++
+				r.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: key, Value: raw, Revision: r.rev}}})
+				if out, _, err := next(b.Context(), buf); err != nil || len(out) == 0 {
+					b.Fatal(len(out), err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkApply is the feed's cost of one change, beside watchers that it doesn't concern: it must not
 // depend on how many they are.
 func BenchmarkApply(b *testing.B) {

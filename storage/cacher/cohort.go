@@ -17,9 +17,11 @@ const (
 	maxPace    = 5 * time.Millisecond
 )
 
-// cohort is some members of a group, which are woken together.
+// cohort is some members of a group, which are woken together. That of a Merged is in each of its groups, and has no other
+// member.
 type cohort struct {
-	members int // guarded by Resource.mu
+	merged  bool
+	members int // guarded by Resource.mu; 0 where merged
 
 	pace   atomic.Int64         // the least time between two wake-ups, in nanoseconds; the same for the group's cohorts
 	woken  time.Time            // the waker's own: when the cohort was last woken
@@ -46,22 +48,34 @@ func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
 	close(old.come)
 }
 
+func newCohort(merged bool) *cohort {
+	h := &cohort{merged: merged}
+	h.news.Store(noNews())
+	return h
+}
+
 // joinLocked adds a member to the last cohort, or to a new one when that's full; Resource.mu must be held for writing.
 func (g *group) joinLocked() *cohort {
-	if n := len(g.cohorts); n == 0 || g.cohorts[n-1].members == cohortSize {
-		h := &cohort{}
-		h.news.Store(noNews())
-		g.cohorts = append(g.cohorts, h)
+	if n := len(g.cohorts); n == 0 || g.cohorts[n-1].merged || g.cohorts[n-1].members == cohortSize {
+		g.cohorts = append(g.cohorts, newCohort(false))
 	}
 	h := g.cohorts[len(g.cohorts)-1]
 	h.members++
 	return h
 }
 
+// bringLocked adds a member with the cohort of its Merged, before the one that the next member fills; Resource.mu must be
+// held for writing.
+func (g *group) bringLocked(h *cohort) { g.cohorts = slices.Insert(g.cohorts, 0, h) }
+
 // leaveLocked takes a member out of its cohort, and makes that the last one, so that the next member fills the place;
 // Resource.mu must be held for writing.
 func (g *group) leaveLocked(h *cohort) {
 	i, last := slices.Index(g.cohorts, h), len(g.cohorts)-1
+	if h.merged {
+		g.cohorts = slices.Delete(g.cohorts, i, i+1)
+		return
+	}
 	g.cohorts[i], g.cohorts[last] = g.cohorts[last], h
 	if h.members--; h.members == 0 {
 		g.cohorts[last] = nil
@@ -72,7 +86,7 @@ func (g *group) leaveLocked(h *cohort) {
 // queueLocked adds those of the group's cohorts to dirty that the waker doesn't have yet; Resource.mu must be held.
 func (g *group) queueLocked(dirty []*cohort) []*cohort {
 	var pace time.Duration
-	if n := len(g.cohorts); n > 1 {
+	if n := (g.members + cohortSize - 1) / cohortSize; n > 1 {
 		pace = min(time.Duration(n)*cohortSize*memberPace, maxPace)
 	}
 	for _, h := range g.cohorts {

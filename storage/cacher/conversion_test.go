@@ -92,7 +92,7 @@ func (w *webhook) open(t *testing.T, v *kube.View, start Start) *Cursor {
 	o.View, o.Start = v, start
 	w.bench.mu.Lock()
 	defer w.bench.mu.Unlock()
-	return w.bench.openLocked(o, o.groupKey())
+	return w.bench.openLocked(o, o.groupKey(), nil)
 }
 
 func TestConvertedWatch(t *testing.T) {

@@ -128,19 +128,24 @@ type delivery struct {
 
 func deliver(e *watchEvent, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
 
-// budget counts what one Next takes. A full one takes only further events of its last revision, because a client
+// budget is what one Next may still take. A used one takes only further events of its last revision, because a client
 // resumes after the last revision that it saw, and would miss the rest of that one.
 type budget struct {
 	events, bytes int
 	rev           storage.Revision
 }
 
+// share returns the budget of one of so many cursors that give a batch together.
+func share(cursors int) budget {
+	return budget{events: max(maxBatchEvents/cursors, 1), bytes: max(maxBatchBytes/cursors, 1)}
+}
+
 func (b *budget) takes(e *watchEvent) bool {
-	if (b.events >= maxBatchEvents || b.bytes >= maxBatchBytes) && e.rev != b.rev {
+	if (b.events <= 0 || b.bytes <= 0) && e.rev != b.rev {
 		return false
 	}
-	b.events++
-	b.bytes += e.size()
+	b.events--
+	b.bytes -= e.size()
 	b.rev = e.rev
 	return true
 }
@@ -151,106 +156,142 @@ var (
 	eventPool    = sync.Pool{New: func() any { b := make([]*watchEvent, 0, maxBatchEvents); return &b }}
 )
 
-// nextLive takes entries from the group's ring.
+// nextLive gives entries of the group's ring.
 func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, err error) {
-	var b budget
 	pooled := deliveryPool.Get().(*[]delivery)
-	got := (*pooled)[:0]
+	got, p := c.takeLive((*pooled)[:0], share(1), limits{feed: endless, last: endless})
 	defer func() { clear(got); *pooled = got; deliveryPool.Put(pooled) }()
+	if len(got) == 0 {
+		return dst, p.step, nil
+	}
+	out, err = c.give(ctx, dst, got)
+	return out, idle, err
+}
+
+// nextBehind gives events that the group's ring no longer has: from the log, or from history if the log has dropped
+// them too.
+func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
+	pooled := eventPool.Get().(*[]*watchEvent)
+	got, p, err := c.takeBehind(ctx, (*pooled)[:0], share(1), limits{feed: pos, last: endless})
+	defer func() { clear(got); *pooled = got; eventPool.Put(pooled) }()
+	if err != nil || p.step == ended {
+		return dst, p.step, err
+	}
+	out, err := c.match(ctx, dst, got)
+	if err == nil {
+		c.rev = max(c.rev, p.through)
+	}
+	return out, moved, err
+}
+
+// limits are the revisions up to which a cursor may take events.
+type limits struct {
+	feed storage.Revision // the feed's position: up to it, history is complete
+	last storage.Revision // the last that the caller wants
+}
+
+// portion says what was taken, besides the events.
+type portion struct {
+	step
+	through storage.Revision // everything up to it was taken
+	next    storage.Revision // of the first event that was left; endless if none was seen
+	end     storage.Revision // of the cursor's epoch
+}
+
+// takeLive appends entries of the group's ring, as many as the budget takes.
+func (c *Cursor) takeLive(got []delivery, b budget, to limits) ([]delivery, portion) {
 	r, g := c.resource, c.group
 	r.mu.RLock()
-	end, lost := c.epoch.end, c.seq < g.floor
+	defer r.mu.RUnlock()
+	p := portion{next: endless, end: c.epoch.end}
+	p.through = min(to.feed, to.last, p.end)
+	lost := c.seq < g.floor
 	for i := g.after(c.seq); !lost && i < g.next; i++ {
 		n := g.ring[i%uint64(len(g.ring))]
-		if n.seq < r.log.low { // the log has dropped the event
-			lost = true
+		if lost = n.seq < r.log.low; lost { // the log has dropped the event
 			break
 		}
 		e := r.log.at(n.seq)
-		if e.rev > end || !b.takes(e) {
+		if e.rev > min(to.last, p.end) {
+			p.next = e.rev
+			break
+		}
+		if !b.takes(e) {
+			p.next, p.through = e.rev, b.rev
 			break
 		}
 		got = append(got, deliver(e, n.typ))
 	}
-	r.mu.RUnlock()
 	switch {
 	case lost: // none was taken: the oldest entries are the first to be lost
 		c.reads = fromLog
-		return dst, moved, nil
-	case len(got) > 0:
-		out, err = c.give(ctx, dst, got)
-		return out, idle, err
-	case end != endless:
-		return dst, ended, nil
+		p.step, p.through = moved, c.rev
+	case len(got) == 0 && p.end != endless:
+		p.step = ended
 	}
-	return dst, idle, nil
+	return got, p
 }
 
-// nextBehind takes events that the group's ring no longer has: from the log, or from history if the log has dropped
-// them too.
-func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
-	var b budget
-	pooled := eventPool.Get().(*[]*watchEvent)
-	got := (*pooled)[:0]
-	defer func() { clear(got); *pooled = got; eventPool.Put(pooled) }()
+// takeBehind appends events that the group's ring no longer has, whether they concern the group or not, as many as the
+// budget takes.
+func (c *Cursor) takeBehind(ctx context.Context, got []*watchEvent, b budget, to limits) ([]*watchEvent, portion, error) {
 	r, g := c.resource, c.group
 	r.mu.RLock()
-	end := c.epoch.end
+	p := portion{step: moved, through: c.rev, next: endless, end: c.epoch.end}
 	if c.rev < r.log.base {
 		r.mu.RUnlock()
 		c.reads = fromHistory
-		return c.nextPast(ctx, dst, limits{feed: pos, epoch: end})
+		return c.takePast(ctx, got, b, to, p)
 	}
+	defer r.mu.RUnlock()
 	if c.reads == fromHistory || c.seq+1 < r.log.low { // the seq of a cursor that was idle may be old; its rev is always true
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
 	}
-	caughtUp := c.seq >= g.floor
-	for seq := c.seq + 1; !caughtUp && seq < r.log.next; seq++ {
+	if c.seq >= g.floor {
+		c.reads = live
+		return got, p, nil
+	}
+	for seq := c.seq + 1; seq < r.log.next; seq++ {
 		e := r.log.at(seq)
-		if e.rev > end || !b.takes(e) {
+		if e.rev > min(to.last, p.end) {
+			p.next, p.through = e.rev, max(p.through, min(to.feed, p.end))
+			break
+		}
+		if !b.takes(e) {
+			p.next = e.rev
+			break
+		}
+		got, p.through = append(got, e), e.rev
+	}
+	if len(got) == 0 && p.next > p.end { // there are events, but after the end
+		p.step = ended
+	}
+	return got, p, nil
+}
+
+// takePast is takeBehind for events of etcd's history; p has no more than where the cursor is.
+func (c *Cursor) takePast(ctx context.Context, got []*watchEvent, b budget, to limits, p portion) ([]*watchEvent, portion, error) {
+	switch {
+	case c.rev >= p.end:
+		p.step = ended
+		return got, p, nil
+	case c.rev >= to.feed: // the log has dropped even more since the position was read
+		return got, p, nil
+	}
+	past, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})
+	if err != nil {
+		return got, p, err
+	}
+	last := min(to.last, p.end)
+	p.through = min(past.upTo, last)
+	for _, e := range past.within(storage.Stretch{After: c.rev, Through: last}) {
+		if !b.takes(e) {
+			p.next, p.through = e.rev, b.rev
 			break
 		}
 		got = append(got, e)
 	}
-	r.mu.RUnlock()
-	switch {
-	case caughtUp:
-		c.reads = live
-	case len(got) == 0: // there are events, but after the end
-		return dst, ended, nil
-	}
-	out, err := c.match(ctx, dst, got)
-	return out, moved, err
-}
-
-// limits are the revisions up to which a cursor may read history.
-type limits struct {
-	feed  storage.Revision // the feed's position
-	epoch storage.Revision // the end of the cursor's epoch
-}
-
-// nextPast takes events from etcd's history.
-func (c *Cursor) nextPast(ctx context.Context, dst []byte, to limits) ([]byte, step, error) {
-	switch {
-	case c.rev >= to.epoch:
-		return dst, ended, nil
-	case c.rev >= to.feed: // the log has dropped even more since the position was read
-		return dst, moved, nil
-	}
-	s, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})
-	if err != nil {
-		return dst, moved, err
-	}
-	var b budget
-	events, n := s.within(storage.Stretch{After: c.rev, Through: to.epoch}), 0
-	for n < len(events) && b.takes(events[n]) {
-		n++
-	}
-	out, err := c.match(ctx, dst, events[:n])
-	if err == nil && n == len(events) {
-		c.rev = max(c.rev, min(s.upTo, to.epoch))
-	}
-	return out, moved, err
+	return got, p, nil
 }
 
 // match appends the frames of those events that concern the cursor's group.
@@ -284,10 +325,13 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, 
 	}
 	var added int64
 	start, view := len(dst), c.nextView()
-	for _, d := range got {
+	for i, d := range got {
 		frame, more, err := d.event.frame(view, d.typ, d.shown)
 		if err != nil {
 			return dst[:start], fmt.Errorf("%s: %w", d.shown.Key, err)
+		}
+		if view.ServerSent && i+1 < len(got) && got[i+1].event.rev == d.event.rev {
+			frame = watchstream.ServerSentWithoutID(frame)
 		}
 		dst, added, view = append(dst, frame...), added+more, c.group.view
 	}

@@ -160,7 +160,7 @@ func TestProtobufFrames(t *testing.T) {
 	var cursors []*Cursor
 	for range 3 {
 		b.mu.Lock()
-		cursors = append(cursors, b.openLocked(WatchOptions{View: v, Start: StartNow}, (&WatchOptions{View: v}).groupKey()))
+		cursors = append(cursors, b.openLocked(WatchOptions{View: v, Start: StartNow}, (&WatchOptions{View: v}).groupKey(), nil))
 		b.mu.Unlock()
 	}
 	b.put(widgetNamed("a", "front"))
@@ -209,7 +209,7 @@ func TestEncodingFails(t *testing.T) {
 			}
 			b.mu.Lock()
 			o := WatchOptions{View: v, Start: start}
-			c := b.openLocked(o, o.groupKey())
+			c := b.openLocked(o, o.groupKey(), nil)
 			b.mu.Unlock()
 			defer c.Close()
 			b.put(widgetNamed("a", "back"))
@@ -261,7 +261,7 @@ func TestFirstAfterAnError(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		o := WatchOptions{View: v, Start: start}
-		return b.openLocked(o, o.groupKey())
+		return b.openLocked(o, o.groupKey(), nil)
 	}
 	live := open(StartNow)
 	defer live.Close()

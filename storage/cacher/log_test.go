@@ -23,7 +23,7 @@ func TestFeedNeverWaitsForRender(t *testing.T) {
 	b := newBench(smallBounds)
 	o := WatchOptions{View: view, Start: StartNow}
 	b.mu.Lock()
-	c := b.openLocked(o, o.groupKey())
+	c := b.openLocked(o, o.groupKey(), nil)
 	b.mu.Unlock()
 	defer c.Close()
 
@@ -66,7 +66,7 @@ func TestFramesOfOldEvents(t *testing.T) {
 	var cursors []*Cursor
 	for range 3 {
 		b.mu.Lock()
-		c := b.openLocked(o, o.groupKey())
+		c := b.openLocked(o, o.groupKey(), nil)
 		b.mu.Unlock()
 		defer c.Close()
 		cursors = append(cursors, c)

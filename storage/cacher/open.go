@@ -52,7 +52,7 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if err := r.refuseLocked(o); err != nil {
 		return nil, err
 	}
-	return r.openLocked(o, key), nil
+	return r.openLocked(o, key, nil), nil
 }
 
 // refuseLocked returns an error if a watch can't start any more where Open has found that it could. mu must be held: what
@@ -67,9 +67,9 @@ func (r *Resource) refuseLocked(o WatchOptions) error {
 	return nil
 }
 
-// openLocked makes the cursor; mu must be held for writing. The state and the place in the log are taken under one
-// hold of the lock, so that no event is missed or given twice.
-func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
+// openLocked makes the cursor, with the cohort of its Merged or nil; mu must be held for writing. The state and the place in the log
+// are taken under one hold of the lock, so that no event is missed or given twice.
+func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) *Cursor {
 	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
 	if o.Start == StartAfter {
 		c.rev = o.After
@@ -78,7 +78,11 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
 	if o.Start == StartState {
 		c.state = &state{shared: r.joinStateLocked(c.group)}
 	}
-	c.cohort = c.group.joinLocked()
+	if c.cohort = of; of != nil {
+		c.group.bringLocked(of)
+	} else {
+		c.cohort = c.group.joinLocked()
+	}
 	if c.rev >= r.log.base {
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
 		if c.seq >= c.group.floor {

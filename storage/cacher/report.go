@@ -39,6 +39,9 @@ func (c *Cursor) publish() {
 	c.published.rev.Store(int64(c.rev))
 }
 
+// Reports returns the Report of the one resource.
+func (c *Cursor) Reports(now time.Time) []Report { return []Report{c.Report(now)} }
+
 // Report tells where the cursor is. Any goroutine may call it.
 func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource

@@ -71,7 +71,7 @@ func (b *bench) watch(t testing.TB, q query, o WatchOptions) *Cursor {
 	opts.Start, opts.After = o.Start, o.After
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.openLocked(opts, opts.groupKey())
+	return b.openLocked(opts, opts.groupKey(), nil)
 }
 
 // read takes everything that's ready.
@@ -381,7 +381,7 @@ func TestIndexNeverMisses(t *testing.T) {
 		}
 		o := WatchOptions{Namespace: pick("", "", "ns1", "ns2"), Name: pick("", "", "", "w1", "w2"), Labels: labels, Fields: fields, View: testView, Start: StartNow}
 		b.mu.Lock()
-		members = append(members, member{o, b.openLocked(o, o.groupKey())})
+		members = append(members, member{o, b.openLocked(o, o.groupKey(), nil)})
 		b.mu.Unlock()
 	}
 	object := func(key string) []byte {

@@ -1,0 +1,97 @@
+package reads
+
+import (
+	"context"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// Part is a resource, and what is asked of it: a part of a watch of several.
+type Part struct {
+	Reader
+	*registry.Request
+}
+
+// WatchMerged opens one watch of several resources, each as Watch would open it, which have one order and one position. The
+// parts' queries name the same version. With one it begins after that, and else as start says: with the state, or now. The state is
+// at least as new as the version. The caller closes the watch. Errors are those of Watch.
+func WatchMerged(ctx context.Context, parts []Part, start cacher.Start) (*cacher.Merged, watchstream.Options, error) {
+	r := parts[0].Res.Registry
+	for { // as registry.Steady does
+		resets, served, err := servedParts(ctx, parts)
+		if err != nil {
+			return nil, watchstream.Options{}, err
+		}
+		merged, options, err := watchMerged(ctx, served, start)
+		if err == nil && !stillServed(served) { // a definition that changed since the lookup has ended its watches already: this one would stay
+			merged.Close()
+			continue
+		}
+		if r.Resets.Load() == resets {
+			return merged, options, err
+		}
+		if err == nil {
+			merged.Close()
+		}
+	}
+}
+
+// servedParts returns the parts as they're served now, between resets.
+func servedParts(ctx context.Context, parts []Part) (resets int64, served []Part, err error) {
+	served = make([]Part, len(parts))
+	for i, p := range parts {
+		var e *registry.Endpoint
+		if resets, e, err = p.Res.Registry.BetweenResets(ctx, p.Endpoint); err != nil {
+			return 0, nil, err
+		}
+		if e = p.Res.Registry.Catalog().Endpoints[e.Path()]; e == nil {
+			return 0, nil, registry.ErrNotServed
+		}
+		served[i] = Part{Of(e), p.Request}
+	}
+	return resets, served, nil
+}
+
+// stillServed tells whether the parts are served as they are.
+func stillServed(parts []Part) bool {
+	for _, p := range parts {
+		if now := p.Res.Registry.Catalog().Endpoints[p.Path()]; now == nil || now.View != p.View {
+			return false
+		}
+	}
+	return true
+}
+
+func watchMerged(ctx context.Context, parts []Part, start cacher.Start) (*cacher.Merged, watchstream.Options, error) {
+	first := parts[0]
+	opts, err := first.parseWatchOptions(first.Query)
+	if err != nil {
+		return nil, watchstream.Options{}, err
+	}
+	after := opts.revision
+	if start == cacher.StartState {
+		if err := first.WaitFor(ctx, after); err != nil {
+			return nil, watchstream.Options{}, inStream(err)
+		}
+	} else if after > 0 {
+		start = cacher.StartAfter
+	}
+	watched := make([]cacher.Part, len(parts))
+	for i, p := range parts {
+		o, err := p.watchStart(p.Request)
+		if err != nil {
+			return nil, watchstream.Options{}, err
+		}
+		o.Start, o.After = start, after
+		watched[i] = cacher.Part{Resource: p.Res.Cache, WatchOptions: o}
+	}
+	merged, err := first.Res.Registry.Cacher.OpenMerged(ctx, watched)
+	if err != nil {
+		return nil, watchstream.Options{}, inStream(first.Failed(registry.Subject{Watched: true, Revision: after}, err))
+	}
+	serverSent := first.Form.Encoding == form.ServerSent
+	return merged, watchstream.Options{Bookmarks: true, InitialEnd: start == cacher.StartState || serverSent, Timeout: opts.timeout}, nil
+}
