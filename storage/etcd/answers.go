@@ -29,8 +29,12 @@ const (
 	probeInterval = time.Second
 )
 
-// errUnanswered is returned for a request that the cluster was given.
-var errUnanswered = fmt.Errorf("the cluster didn't answer within %v", answerTimeout)
+var (
+	// errUnanswered is returned for a request that the cluster was given.
+	errUnanswered = fmt.Errorf("the cluster didn't answer within %v", answerTimeout)
+	// errNoIndex is returned for a read index.
+	errNoIndex = fmt.Errorf("the cluster's leader didn't answer within %v: %w", answerTimeout, etcderrors.ErrNoLeader)
+)
 
 // outage says that no majority answers.
 type outage struct {
@@ -75,26 +79,8 @@ func (c *cluster) readIndex(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	for {
-		if err := c.awaitLeader(bounded); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return err
-		}
-		err := c.local.Load().LinearizableReadNotify(bounded)
-		switch {
-		case err == nil || errors.Is(err, etcderrors.ErrStopped):
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case bounded.Err() != nil:
-			return fmt.Errorf("the cluster's leader didn't answer within %v: %w", answerTimeout, etcderrors.ErrNoLeader)
-		}
-		pause(bounded) // another leader: it's asked next
-	}
+	another := func(error) bool { return true } // leader: it's asked next
+	return c.tried(ctx, errNoIndex, another, c.local.Load().LinearizableReadNotify)
 }
 
 // layer has every call answered in time. A transaction's time begins when it goes: where many are under way, it's one of a burst.
@@ -107,6 +93,11 @@ func (c *cluster) layer(ctx context.Context, call kv.Call) error {
 
 // within makes a request that answers in time.
 func (c *cluster) within(ctx context.Context, request func(context.Context) error) error {
+	return c.tried(ctx, errUnanswered, dropped, request)
+}
+
+// tried makes a request, and once more while again says so of its error. late is the error if nothing is answered in time.
+func (c *cluster) tried(ctx context.Context, late error, again func(error) bool, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for {
@@ -118,11 +109,11 @@ func (c *cluster) within(ctx context.Context, request func(context.Context) erro
 		}
 		err := request(bounded)
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil || ctx.Err() != nil || errors.Is(err, etcderrors.ErrStopped):
 			return err
 		case bounded.Err() != nil:
-			return errUnanswered
-		case !dropped(err):
+			return late
+		case !again(err):
 			return err
 		}
 		pause(bounded)
