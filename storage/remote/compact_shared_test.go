@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,7 +169,7 @@ func TestCompactAfterJumps(t *testing.T) {
 	defer cancel()
 	s, other := open(t, remote.Options{Servers: []string{url}}), open(t, remote.Options{Servers: []string{url}})
 	const interval, history = 5 * time.Minute, time.Hour
-	c := remote.Compaction{History: history, Interval: interval}
+	c := remote.Compaction{History: history, Interval: interval, Floor: noFloor}
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // times of day, as of a monotonic clock that jumps
 	n := 0
 	look := func(look func(context.Context, time.Time) error) storage.Revision {
@@ -219,7 +220,7 @@ func TestCompactWithoutSpace(t *testing.T) {
 	defer cancel()
 	s, other := open(t, remote.Options{Servers: []string{url}}), open(t, remote.Options{Servers: []string{url}})
 	const interval = 5 * time.Minute
-	c := remote.Compaction{History: time.Hour, Interval: interval}
+	c := remote.Compaction{History: time.Hour, Interval: interval, Floor: noFloor}
 	looks := []func(context.Context, time.Time) error{s.Look(c), other.Look(c)}
 	now := time.Now()
 	for _, look := range append(looks, looks[0]) {
@@ -286,3 +287,6 @@ func TestCompactWithoutSpace(t *testing.T) {
 		}
 	}
 }
+
+// noFloor is that of a process that reads nothing.
+func noFloor() storage.Revision { return math.MaxInt64 }

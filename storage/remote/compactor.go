@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,28 +17,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
-// Compaction says what history the cluster keeps. The zero value works, for a process that is alone.
+// Compaction says what history the cluster keeps. All of it is needed.
 type Compaction struct {
-	// History is how long changes are kept. Defaults to 1h.
-	History time.Duration
-	// Interval is how often older ones are removed. Defaults to DefaultCompactionInterval.
-	Interval time.Duration
-	// Floor returns the revision up to which history may be removed: what comes after it is still to be read. Defaults to
-	// none, so that only History counts.
+	History  time.Duration // how long changes are kept
+	Interval time.Duration // how often older ones are removed
+	// Floor returns the revision up to which history may be removed: what comes after it is still to be read.
 	Floor func() storage.Revision
 }
-
-func (c Compaction) withDefaults() Compaction {
-	c.History = cmp.Or(c.History, defaultHistory)
-	c.Interval = cmp.Or(c.Interval, DefaultCompactionInterval)
-	if c.Floor == nil {
-		c.Floor = func() storage.Revision { return math.MaxInt64 }
-	}
-	return c
-}
-
-// defaultHistory is as long as the embedded etcd keeps changes by default.
-const defaultHistory = time.Hour
 
 // compactionKey holds a compactionState. All processes over the store use it, and each write of it is compared with what was
 // read, so no two of them compact at once.
@@ -77,7 +61,6 @@ const (
 //
 // The error is always nil: a compaction that fails is logged, and tried again after Interval.
 func (s *Store) Compact(ctx context.Context, c Compaction) error {
-	c = c.withDefaults()
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for k := (compactor{store: s, Compaction: c}); ; {

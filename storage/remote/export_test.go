@@ -74,5 +74,5 @@ func (f *follower) open() (clientv3.Watcher, context.CancelFunc) {
 
 // Look returns a function that does one look of a compactor, as if it were a time.
 func (s *Store) Look(c Compaction) func(ctx context.Context, now time.Time) error {
-	return (&compactor{store: s, Compaction: c.withDefaults()}).look
+	return (&compactor{store: s, Compaction: c}).look
 }
