@@ -30,10 +30,11 @@ const MigrationKey = Own + "migration"
 // newer one wrote.
 const MarkerLayout = 1
 
-// Marker is the value of MarkerKey.
+// Marker is the value of MarkerKey, and what the marker file of a data directory has.
 type Marker struct {
 	Layout int `json:"layout"`
-	// ID is random: it tells this store from another one with the same keys.
+	// ID is random: it tells this store from another one with the same keys. The cluster id of etcd in a data directory derives from it,
+	// so files that come from another directory are noticed.
 	ID string `json:"id"`
 }
 
@@ -52,8 +53,16 @@ func ParseMarker(value []byte) (Marker, error) {
 	if err := json.Unmarshal(value, &m); err != nil || m.Layout <= 0 || m.ID == "" {
 		return Marker{}, errors.New(MarkerKey + " is no marker of this program")
 	}
-	if m.Layout > MarkerLayout {
-		return Marker{}, fmt.Errorf("%s has layout %d, made by a newer version; this one knows layouts up to %d: run the newer version", MarkerKey, m.Layout, MarkerLayout)
+	if err := m.Known(MarkerLayout); err != nil {
+		return Marker{}, fmt.Errorf("%s %w", MarkerKey, err)
 	}
 	return m, nil
+}
+
+// Known returns an error, which follows a name, if the marker is of a newer layout than those that the program knows.
+func (m Marker) Known(most int) error {
+	if m.Layout > most {
+		return fmt.Errorf("has layout %d, made by a newer version; this one knows layouts up to %d: run the newer version", m.Layout, most)
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
@@ -31,13 +32,6 @@ const (
 	// ephemeralPrefix begins the name of each ephemeral directory.
 	ephemeralPrefix = "apiserver-lite-ephemeral-"
 )
-
-// marker is the content of the marker file.
-type marker struct {
-	Layout int `json:"layout"`
-	// ID is random. etcd's cluster id derives from it, so files that come from another directory are noticed.
-	ID string `json:"id"`
-}
 
 // dataDir is a directory that this process has locked.
 type dataDir struct {
@@ -196,23 +190,19 @@ func (d *dataDir) readMarker() error {
 	if err != nil {
 		return fmt.Errorf("can't be read: %w", err)
 	}
-	var m marker
+	var m storage.Marker
 	if err := json.Unmarshal(b, &m); err == nil && m.Layout > 0 && m.ID != "" {
-		if m.Layout > layoutVersion {
-			return fmt.Errorf("has layout %d, made by a newer version; this one knows layouts up to %d: run the newer version", m.Layout, layoutVersion)
-		}
 		d.id = m.ID
-		return nil
+		return m.Known(layoutVersion)
 	}
 	if exists(d.files().Member()) {
 		return fmt.Errorf("has data, but %s is damaged: restore the directory from a backup, or move it away to start empty", markerName)
 	}
-	m = marker{Layout: layoutVersion, ID: rand.Text()}
-	b, _ = json.Marshal(m)
+	m = storage.Marker{Layout: layoutVersion, ID: rand.Text()}
 	if err := d.lock.Truncate(0); err != nil {
 		return fmt.Errorf("can't be written: %w", err)
 	}
-	if _, err := d.lock.WriteAt(append(b, '\n'), 0); err != nil {
+	if _, err := d.lock.WriteAt(append(m.Bytes(), '\n'), 0); err != nil {
 		return fmt.Errorf("can't be written: %w", err)
 	}
 	d.id = m.ID
