@@ -90,7 +90,7 @@ func (s *Store) following(after storage.Revision) (*follower, error) {
 		return nil, err
 	}
 	// After a rewind the revision may be the same, but the follower watches the store as it was.
-	if f := s.follower; f != nil && f.at() == after && s.known.whyRewound() == nil {
+	if f := s.follower; f != nil && f.at() == after && s.known.now().rewound == nil {
 		return f, nil
 	}
 	if s.follower != nil {
@@ -181,7 +181,7 @@ func (f *follower) check() error {
 		return f.ctx.Err()
 	case <-l.done:
 	}
-	if err := f.store.known.whyRewound(); err != nil {
+	if err := f.store.known.now().rewound; err != nil {
 		return err
 	}
 	if l.err != nil {
@@ -256,7 +256,7 @@ func (f *follower) receive(res clientv3.WatchResponse) error {
 		f.changes, f.bytes, f.upTo = nil, 0, f.taken
 		return fmt.Errorf("%w: more than %d bytes of changes wait", storage.ErrCompacted, int64(maxTailBytes))
 	}
-	f.arrived = f.arrived || f.store.known.newest().revision-f.upTo <= maxLag
+	f.arrived = f.arrived || f.store.known.now().revision-f.upTo <= maxLag
 	if f.upTo > before {
 		f.owed = time.Time{} // a member that lags answers, too, but brings nothing
 		f.store.known.seeChange(f.upTo)

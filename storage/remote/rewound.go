@@ -16,16 +16,28 @@ import (
 
 // known is what was last seen of etcd.
 type known struct {
-	mu       sync.Mutex // guards the rest
-	cluster  uint64
+	mu      sync.Mutex // guards the rest
+	cluster uint64
+	marker  storage.Revision // of the write of the marker
+	seen
+	told    bool      // Follow has returned rewound
+	failing time.Time // since when it hasn't answered; zero if it does
+	failure error
+}
+
+// seen is how far etcd was.
+type seen struct {
 	term     uint64           // of raft
 	revision storage.Revision // the newest that etcd has told
-	marker   storage.Revision // of the write of the marker
 	write    write            // the newest one that was seen and isn't a deletion
 	rewound  error            // why what the caches hold means nothing any more; nil while it does
-	told     bool             // Follow has returned rewound
-	failing  time.Time        // since when it hasn't answered; zero if it does
-	failure  error
+}
+
+// now returns how far etcd is, as far as known.
+func (k *known) now() seen {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen
 }
 
 // identify claims the prefix, and begins to know the store as it is now.
@@ -55,7 +67,7 @@ func (s *Store) identify(ctx context.Context) error {
 // seeMarker reads the marker, and looks whether the store is still the one it was. It asks for progress up to the
 // revision that it returns.
 func (s *Store) seeMarker() (storage.Revision, error) {
-	before, asked := s.known.newest(), time.Now()
+	before, asked := s.known.now(), time.Now()
 	res, err := s.get(s.ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
 	if err != nil {
 		s.known.fail(err, asked)
@@ -78,18 +90,6 @@ func (s *Store) seeMarker() (storage.Revision, error) {
 	return rev, nil
 }
 
-// moment is how far etcd was.
-type moment struct {
-	term     uint64
-	revision storage.Revision
-}
-
-func (k *known) newest() moment {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return moment{k.term, k.revision}
-}
-
 // write is a write of a key.
 type write struct {
 	key      string
@@ -101,7 +101,7 @@ type write struct {
 // something else. But a cluster that was restored from a backup begins with a low term, too, and it may have come further
 // than it was between two looks.
 func (s *Store) remember() error {
-	w := s.known.newestWrite()
+	w := s.known.now().write
 	if w.revision == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (s *Store) remember() error {
 
 // see notes a linearizable read of the marker, and returns an error if the store certainly isn't the one it was: it has
 // another cluster id or marker, or a lower revision than was known when the read began, which is before.
-func (k *known) see(before moment, res *clientv3.GetResponse) error {
+func (k *known) see(before seen, res *clientv3.GetResponse) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failing, k.failure = time.Time{}, nil
@@ -165,12 +165,6 @@ func (k *known) seeWrite(w write) {
 	}
 }
 
-func (k *known) newestWrite() write {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.write
-}
-
 // forget notes that etcd doesn't have a write that was seen.
 func (k *known) forget(w write) error {
 	k.mu.Lock()
@@ -181,14 +175,7 @@ func (k *known) forget(w write) error {
 	return k.rewound
 }
 
-// whyRewound returns why what was read of the store means nothing any more; nil while it does.
-func (k *known) whyRewound() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.rewound
-}
-
-// tell returns what whyRewound does, but once only.
+// tell returns why what was read of the store means nothing any more, but once only; nil while it means something.
 func (k *known) tell() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

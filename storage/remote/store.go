@@ -191,7 +191,7 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 
 // Window implements storage.Store. After ErrRewound it's the first look at what the store is now.
 func (s *Store) Window(ctx context.Context) (compacted, newest storage.Revision, err error) {
-	if s.known.whyRewound() != nil {
+	if s.known.now().rewound != nil {
 		if err := s.identify(ctx); err != nil {
 			return 0, 0, kv.Wrap("window", storage.Root, err)
 		}
