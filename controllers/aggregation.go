@@ -69,9 +69,7 @@ func (a *aggregation) work(ctx context.Context, served *registry.Catalog, _ stri
 				}
 			})
 		})
-		if !errors.Is(err, storage.ErrNotFound) {
-			failed = append(failed, err)
-		}
+		failed = append(failed, unlessGone(err))
 	}
 	return errors.Join(failed...)
 }

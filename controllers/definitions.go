@@ -85,10 +85,7 @@ func (d *definitions) work(ctx context.Context, _ *registry.Catalog, name string
 	case !def.Named():
 		_, err = d.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) { return writes.RenameDefinition(ctx, def) })
 	}
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	return err
+	return unlessGone(err)
 }
 
 // finish deletes the objects of a definition that is being deleted and then lets it go. It begins anew after a restart.

@@ -326,11 +326,15 @@ func (c *collector) unblock(ctx context.Context, owner *subject, key string) err
 	if s == nil {
 		return nil
 	}
+	return c.free(ctx, s, func(ref *metav1.OwnerReference) bool { return string(ref.UID) == owner.UID })
+}
+
+// free has those of an object's owners no longer wait for it whose references are such.
+func (c *collector) free(ctx context.Context, s *subject, such func(ref *metav1.OwnerReference) bool) error {
 	return c.amend(ctx, s, func(m *metav1.ObjectMeta) error {
-		no := false
 		for i := range m.OwnerReferences {
-			if ref := &m.OwnerReferences[i]; string(ref.UID) == owner.UID {
-				ref.BlockOwnerDeletion = &no
+			if ref := &m.OwnerReferences[i]; such(ref) {
+				ref.BlockOwnerDeletion = new(false)
 			}
 		}
 		return nil
@@ -343,15 +347,7 @@ func (c *collector) freeOwners(ctx context.Context, s *subject) error {
 	if !s.known.dependentWaits(s.UID) {
 		return nil
 	}
-	return c.amend(ctx, s, func(m *metav1.ObjectMeta) error {
-		no := false
-		for i := range m.OwnerReferences {
-			if ref := &m.OwnerReferences[i]; ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
-				ref.BlockOwnerDeletion = &no
-			}
-		}
-		return nil
-	})
+	return c.free(ctx, s, func(ref *metav1.OwnerReference) bool { return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion })
 }
 
 // disown takes references from an object.
