@@ -254,11 +254,7 @@ func knownGroups(u *user.DefaultInfo) []string {
 
 // forget removes what asks for impersonation from headers.
 func forget(h http.Header) {
-	for name := range h {
-		if isImpersonation(name) {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return isImpersonation(name) })
 }
 
 func asksImpersonation(h http.Header) bool {

@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -71,11 +72,7 @@ func (p *proxies) take(h http.Header) user.Info {
 	for _, prefix := range p.extras {
 		addExtra(u, h, prefix)
 	}
-	for name := range h {
-		if p.owns(name) {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return p.owns(name) })
 	if u.Name == "" {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -28,11 +29,9 @@ const (
 
 // setUser says in headers who asks, and nothing that they said before.
 func setUser(h http.Header, u user.Info) {
-	for name := range h {
-		if len(name) >= len(headerPrefix) && strings.EqualFold(name[:len(headerPrefix)], headerPrefix) {
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		return len(name) >= len(headerPrefix) && strings.EqualFold(name[:len(headerPrefix)], headerPrefix)
+	})
 	h.Set(headerUser, u.GetName())
 	if uid := u.GetUID(); uid != "" {
 		h.Set(headerUID, uid)

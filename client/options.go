@@ -261,8 +261,7 @@ func Propagate(p Propagation) Option { return func(s *settings) { s.propagation 
 // GracePeriod is how long what is deleted has to end, for kinds that know this.
 func GracePeriod(d time.Duration) Option {
 	return func(s *settings) {
-		seconds := int64(d / time.Second)
-		s.grace = &seconds
+		s.grace = new(int64(d / time.Second))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,10 +142,7 @@ func (c *Controllers) Left() (n int) {
 // held lists the objects that others hold, and says how many there are besides those in the list.
 func (c *Controllers) held() (all []Held, more int) {
 	c.reader.mu.Lock()
-	deleting := make([]*kube.Object, 0, len(c.reader.deleting))
-	for _, o := range c.reader.deleting {
-		deleting = append(deleting, o)
-	}
+	deleting := slices.Collect(maps.Values(c.reader.deleting))
 	c.reader.mu.Unlock()
 	slices.SortFunc(deleting, func(a, b *kube.Object) int { return cmp.Compare(a.Key, b.Key) })
 	all = []Held{} // [] in JSON

@@ -132,8 +132,7 @@ func checked(r *admissionv1.AdmissionRequest, version string, got *admissionv1.A
 	}
 	patched, typed := len(response.Patch) > 0, response.PatchType != nil
 	if version == v1beta1 { // webhooks of v1beta1 set neither type nor uid, and say nothing of the patch's type
-		patchType := admissionv1.PatchTypeJSONPatch
-		response.PatchType = &patchType
+		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 		if !mutating {
 			response.Patch = nil
 		}

@@ -255,8 +255,7 @@ func (d *deletion) period(o *object.Object) (seconds int64, pending bool, err er
 	}
 	asked := d.opts.GracePeriodSeconds
 	if asked != nil && *asked < 0 {
-		least := int64(1)
-		asked = &least
+		asked = new(int64(1))
 	}
 	if o.Meta.DeletionTimestamp == nil {
 		seconds, err = t.GraceOf(o, asked)

@@ -96,12 +96,10 @@ func (e Writer) checkDeleteOptionsType(o *metav1.DeleteOptions) error {
 func deleteOptionsFromQuery(values url.Values, o *metav1.DeleteOptions) error {
 	q := reads.Query{Values: values}
 	if values.Get("gracePeriodSeconds") != "" {
-		n := q.Count("gracePeriodSeconds")
-		o.GracePeriodSeconds = &n
+		o.GracePeriodSeconds = new(q.Count("gracePeriodSeconds"))
 	}
 	if values.Has("propagationPolicy") { // an empty one is refused as well
-		p := metav1.DeletionPropagation(values.Get("propagationPolicy"))
-		o.PropagationPolicy = &p
+		o.PropagationPolicy = new(metav1.DeletionPropagation(values.Get("propagationPolicy")))
 	}
 	if orphan, set := q.Flag("orphanDependents"); set {
 		//lint:ignore SA1019 it's deprecated, and still sent

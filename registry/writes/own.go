@@ -40,8 +40,7 @@ func (e Writer) Remove(ctx context.Context, r Removal) (rev storage.Revision, go
 		opts.Preconditions.UID = &r.UID
 	}
 	if r.Revision != 0 {
-		text := r.Revision.String()
-		opts.Preconditions.ResourceVersion = &text
+		opts.Preconditions.ResourceVersion = new(r.Revision.String())
 	}
 	if r.Propagation != "" {
 		opts.PropagationPolicy = &r.Propagation
