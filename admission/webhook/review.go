@@ -64,18 +64,9 @@ func reviewKind(version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: "AdmissionReview"}
 }
 
-func reviewVersion(versions []string) string {
-	for _, v := range versions {
-		if v == v1 || v == v1beta1 {
-			return v
-		}
-	}
-	return ""
-}
-
 // newReview writes an AdmissionReview about a request for a webhook. An error is the server's: the object can't be converted.
 func newReview(ctx context.Context, q *match.Request, c candidate) (*review, error) {
-	version := reviewVersion(c.spec.AdmissionReviewVersions)
+	version := hookclient.ReviewVersion(c.spec.AdmissionReviewVersions)
 	obj, old, err := q.Objects(ctx, c.at)
 	if err != nil {
 		return nil, err

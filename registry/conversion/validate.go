@@ -57,18 +57,8 @@ func validateVersions(versions []string, path *field.Path) (errs field.ErrorList
 			errs = append(errs, field.Invalid(path.Index(i), v, problem))
 		}
 	}
-	if reviewVersion(versions) == "" {
+	if hookclient.ReviewVersion(versions) == "" {
 		errs = append(errs, field.Invalid(path, versions, "must include at least one of v1, v1beta1"))
 	}
 	return errs
-}
-
-// reviewVersion returns the first version of ConversionReview that this package knows, or "".
-func reviewVersion(versions []string) string {
-	for _, v := range versions {
-		if v == "v1" || v == "v1beta1" {
-			return v
-		}
-	}
-	return ""
 }

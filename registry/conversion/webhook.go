@@ -61,7 +61,7 @@ func New(c *apiextensionsv1.WebhookConversion, n hookclient.Network) (*Webhook, 
 	if err != nil {
 		return nil, fmt.Errorf("spec.conversion.webhook.%w", err)
 	}
-	return &Webhook{client: client, version: reviewVersion(c.ConversionReviewVersions), timeout: Timeout}, nil
+	return &Webhook{client: client, version: hookclient.ReviewVersion(c.ConversionReviewVersions), timeout: Timeout}, nil
 }
 
 // Convert asks the webhook to make objects, which may be of several versions of one group, into apiVersion

@@ -44,3 +44,13 @@ func Decode(answer []byte, want schema.GroupVersionKind, into any) error {
 	}
 	return nil
 }
+
+// ReviewVersion returns the first of some versions in which webhooks can be asked, or "".
+func ReviewVersion(versions []string) string {
+	for _, v := range versions {
+		if v == "v1" || v == "v1beta1" {
+			return v
+		}
+	}
+	return ""
+}

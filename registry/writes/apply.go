@@ -1,7 +1,6 @@
 package writes
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -230,7 +229,6 @@ func (w *write) applyScaleTo(ctx context.Context, prev *object.Object, wanted *s
 	if err != nil {
 		return outcome{}, err
 	}
-	in.Meta.ResourceVersion = cmp.Or(in.Meta.ResourceVersion, prev.Meta.ResourceVersion)
 	in.Managed = list
 	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err

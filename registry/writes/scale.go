@@ -77,7 +77,6 @@ func (w *write) changeScale(ctx context.Context, revise applier) (registry.Resul
 		if err != nil {
 			return outcome{}, err
 		}
-		in.Meta.ResourceVersion = cmp.Or(in.Meta.ResourceVersion, prev.Meta.ResourceVersion)
 		return w.nextFrom(ctx, prev, in)
 	}))
 	if err != nil {
@@ -109,7 +108,7 @@ func (e Writer) noReplicas() error {
 func (w *write) scaled(prev *object.Object, s *autoscalingv1.Scale, replicas int32) (*object.Object, error) {
 	in := prev.Clone()
 	in.Content = object.DeepCopy(prev.Content)
-	in.Meta.UID, in.Meta.ResourceVersion = s.UID, s.ResourceVersion
+	in.Meta.UID, in.Meta.ResourceVersion = s.UID, cmp.Or(s.ResourceVersion, prev.Meta.ResourceVersion)
 	if err := unstructured.SetNestedField(in.Content, int64(replicas), reads.ScalePath(w.Scale.SpecReplicasPath)...); err != nil {
 		return nil, registry.BadRequest("%s", err)
 	}

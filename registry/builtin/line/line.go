@@ -1,3 +1,5 @@
+// Package line has what the lines of the table of built-in kinds are made of: names, and functions with a kind's Go type as a registry.Type
+// takes them.
 package line
 
 import (
