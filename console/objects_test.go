@@ -19,10 +19,13 @@ func TestKinds(t *testing.T) {
 	p.await(count + ` === "0"`)
 	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""))
 	p.await(count + ` === "1"`)
+	p.await(`document.querySelector(".latest")?.textContent.includes("new ConfigMap a default")`)
+	s.ask("DELETE", "/api/v1/namespaces/default/configmaps/a", "")
+	p.await(count + ` === "0" && document.querySelector(".latest").textContent.includes("gone ConfigMap a default")`)
 	p.eval(`document.querySelector("main input[type=search]").focus()`)
 	p.key(strings.Split("pod", "")...)
 	p.see("PodTemplate")
-	p.await(`!document.body.innerText.includes("ConfigMap")`)
+	p.await(`!document.querySelector(".groups").innerText.includes("ConfigMap")`)
 }
 
 // TestObjects: a kind's objects are there in its own columns, come and go, and are those that the selector chooses.

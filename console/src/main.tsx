@@ -48,6 +48,8 @@ function Page() {
   const { view } = route.value;
   const current = views.find((v) => v.name === view);
   useEffect(() => { document.title = `${current?.title ?? "Object"} · apiserver-lite`; }, [view]);
+  const known = kinds.value !== undefined;
+  useEffect(() => { if (known) performance.mark("view"); }, [known]); // for who measures how soon it's there
   const View = view === "object" ? ObjectView : current?.view;
   return (
     <>

@@ -40,7 +40,7 @@ const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisco
 
 /** Asks which kinds there are. */
 export async function discover(): Promise<void> {
-  const [core, groups] = await Promise.all(["/api", "/apis"].map((path) => json<Discovery>(path, { accept: aggregated })));
+  const [core, groups] = await Promise.all(["/api?pretty=false", "/apis?pretty=false"].map((path) => json<Discovery>(path, { accept: aggregated })));
   const found = [...core.items, ...groups.items].flatMap((group) => kindsOf(group));
   found.sort((a, b) => a.group < b.group ? -1 : a.group > b.group ? 1 : a.resource < b.resource ? -1 : 1);
   const before = kinds.peek();

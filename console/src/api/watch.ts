@@ -11,6 +11,10 @@ export interface Watching {
   /** The path and query but for what a watch adds. */
   url: string;
   accept: string;
+  /** What is added to the url instead, where it isn't one kind's, to go on after a version, or from the state if that's "". */
+  query?(version: string): string;
+  /** The version after which it begins, if not with the state. */
+  from?: string;
   /** The state begins: what isn't in it, is gone when it ends. */
   begin(): void;
   /** The state has been told. */
@@ -33,11 +37,11 @@ export function watch(w: Watching): () => void {
 }
 
 async function keep(w: Watching, signal: AbortSignal): Promise<void> {
-  let version = "", wait = soon;
+  let version = w.from ?? "", wait = soon;
   while (!signal.aborted) {
     w.health({ state: "connecting" });
     try {
-      const answer = await call(w.url + query(w.url, version), { accept: w.accept, signal });
+      const answer = await call(w.url + (w.query?.(version) ?? query(w.url, version)), { accept: w.accept, signal });
       if (!version) w.begin();
       w.health({ state: "live" });
       wait = soon;

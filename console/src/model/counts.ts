@@ -1,43 +1,113 @@
-// How many objects each kind has.
-import { signal } from "@preact/signals";
+// How many objects each kind has, and what came and went last. Counts are asked for once; then one stream of all kinds moves them. Where
+// there's no such stream, or not for this user, they're asked for again and again.
+import { effect, signal } from "@preact/signals";
 import { json, Refusal } from "../api/client";
-import { kinds, linkOf, pathOf, type Kind } from "../api/discovery";
+import { kinds, linkOf, nameOf, pathOf, type Kind } from "../api/discovery";
+import { watch } from "../api/watch";
 
-/** How often counts are asked for, in ms. */
+/** How often counts are asked for without a stream, in ms. */
 const interval = 3000;
 
+/** How often counts that a stream moves are drawn, in ms. */
+const drawInterval = 200;
+
+/** How many pieces of news are kept, and how many kinds a stream may have. */
+const mostNews = 30, mostKinds = 256;
+
 export interface Count { n: number; moved: number } // moved is when it changed last, by performance.now(); 0: not yet
+
+export interface News { id: number; what: "new" | "changed" | "gone"; kind: Kind; namespace: string; name: string; at: number } // at is a Date's number
 
 /** Counts by the kinds' links; -1 where the user may not list. */
 export const counts = signal<ReadonlyMap<string, Count>>(new Map());
 
+/** What came, changed and went since the page is open, the newest first. */
+export const news = signal<News[]>([]);
+
+let ids = 0;
+
 /** Keeps the counts, until the function is called that it returns. */
 export function count(): () => void {
-  let stopped = false, timer = 0;
-  const round = async () => {
-    if (document.visibilityState === "visible") await look(() => stopped);
-    if (!stopped) timer = window.setTimeout(round, interval);
+  let stop = () => {};
+  const off = effect(() => { // anew when there are other kinds
+    const all = (kinds.value ?? []).filter((k) => k.verbs.includes("list"));
+    stop();
+    stop = keep(all);
+  });
+  return () => { off(); stop(); };
+}
+
+function keep(all: Kind[]): () => void {
+  let stopped = false, timer = 0, close = () => {};
+  const round = async (polls: boolean) => {
+    const versions = new Map<string, number>();
+    if (document.visibilityState === "visible" || !polls) await look(all, versions);
+    if (stopped) return;
+    if (polls) timer = window.setTimeout(() => void round(true), interval);
+    else close = follow(all, versions, (refused) => { close(); void round(refused); });
   };
-  void round();
-  return () => { stopped = true; clearTimeout(timer); };
+  void round(false);
+  return () => { stopped = true; clearTimeout(timer); close(); };
 }
 
-async function look(stopped: () => boolean): Promise<void> {
-  const found = new Map(counts.peek());
-  await Promise.all((kinds.peek() ?? []).filter((k) => k.verbs.includes("list")).map(async (k) => {
-    const n = await countOf(k);
-    const was = found.get(linkOf(k));
-    if (n !== undefined && was?.n !== n) found.set(linkOf(k), { n, moved: was ? performance.now() : 0 });
+/** Counts all kinds once, and notes at which version each count was right. */
+async function look(all: Kind[], versions: Map<string, number>): Promise<void> {
+  const found = new Map<string, Count>();
+  await Promise.all(all.map(async (k) => {
+    const link = linkOf(k), was = counts.peek().get(link);
+    const answer = await countOf(k);
+    if (answer) versions.set(link, answer.version);
+    const n = answer?.n ?? was?.n;
+    if (n !== undefined) found.set(link, was?.n === n ? was : { n, moved: was ? performance.now() : 0 });
   }));
-  if (!stopped()) counts.value = found;
+  counts.value = found;
 }
 
-async function countOf(k: Kind): Promise<number | undefined> {
+async function countOf(k: Kind): Promise<{ n: number; version: number } | undefined> {
   try {
-    const list = await json<{ metadata: { remainingItemCount?: number }; items: unknown[] | null }>(`${pathOf(k)}?limit=1`,
+    const list = await json<{ metadata: { remainingItemCount?: number; resourceVersion?: string }; items: unknown[] | null }>(`${pathOf(k)}?limit=1&pretty=false`,
       { accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json" });
-    return (list.items?.length ?? 0) + (list.metadata.remainingItemCount ?? 0);
+    return { n: (list.items?.length ?? 0) + (list.metadata.remainingItemCount ?? 0), version: Number(list.metadata.resourceVersion ?? 0) };
   } catch (error) {
-    return error instanceof Refusal && error.code === 403 ? -1 : undefined;
+    return error instanceof Refusal && error.code === 403 ? { n: -1, version: 0 } : undefined;
   }
+}
+
+/** Moves counts by one stream of all kinds that can be watched. again is called when they have to be asked for anew. */
+function follow(all: Kind[], versions: Map<string, number>, again: (refused: boolean) => void): () => void {
+  const watched = all.filter((k) => k.verbs.includes("watch") && (versions.get(linkOf(k)) ?? 0) > 0).slice(0, mostKinds);
+  if (watched.length === 0) {
+    const timer = setTimeout(() => again(true), interval);
+    return () => clearTimeout(timer);
+  }
+  const byName = new Map(watched.map((k) => [`${k.group}/${k.kind}`, k]));
+  const moved = new Map<string, number>(), told: News[] = [];
+  let timer = 0;
+  const draw = () => {
+    timer = 0;
+    const next = new Map(counts.peek());
+    for (const [link, by] of moved) if (by !== 0) next.set(link, { n: (next.get(link)?.n ?? 0) + by, moved: performance.now() });
+    moved.clear();
+    counts.value = next;
+    news.value = [...told.splice(0).reverse(), ...news.peek()].slice(0, mostNews);
+  };
+  const stop = watch({
+    url: `/apiserver-lite/v1/watch?${watched.map((k) => `resource=${encodeURIComponent(nameOf(k))}`).join("&")}`, accept: "application/json",
+    from: String(Math.min(...watched.map((k) => versions.get(linkOf(k))!))),
+    query: (version) => version ? `&resourceVersion=${version}` : "",
+    begin: () => again(false), // history doesn't reach so far
+    synced: () => {},
+    health: (h) => { if (h.state === "refused") again(true); },
+    event: (e) => {
+      const { apiVersion, kind, metadata } = e.object;
+      const k = byName.get(`${apiVersion.includes("/") ? apiVersion.split("/")[0] : ""}/${kind}`);
+      if (!k || Number(metadata.resourceVersion) <= versions.get(linkOf(k))!) return; // was counted
+      const by = e.type === "ADDED" ? 1 : e.type === "DELETED" ? -1 : 0;
+      moved.set(linkOf(k), (moved.get(linkOf(k)) ?? 0) + by);
+      told.push({ id: ids++, what: by > 0 ? "new" : by < 0 ? "gone" : "changed", kind: k, namespace: metadata.namespace ?? "", name: metadata.name, at: Date.now() });
+      if (told.length > mostNews) told.shift();
+      timer ||= window.setTimeout(draw, drawInterval);
+    },
+  });
+  return () => { stop(); clearTimeout(timer); };
 }

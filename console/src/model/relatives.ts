@@ -48,7 +48,7 @@ async function each(kind: Kind, namespace: string | undefined, f: (m: Metadata) 
   let go = "";
   for (let i = 0; i < mostPages; i++) {
     const list = await json<{ metadata: { continue?: string }; items: { metadata: Metadata }[] | null }>(
-      `${pathOf(kind, namespace)}?limit=${page}${go && `&continue=${encodeURIComponent(go)}`}`, { accept });
+      `${pathOf(kind, namespace)}?pretty=false&limit=${page}${go && `&continue=${encodeURIComponent(go)}`}`, { accept });
     for (const item of list.items ?? []) f(item.metadata);
     go = list.metadata.continue ?? "";
     if (!go) return true;

@@ -191,7 +191,13 @@ export class Table {
   }
 
   private sortBy(name: string): void {
-    this.o.order(this.order.column !== name ? { column: name, down: false } : this.order.down ? { column: "", down: false } : { column: name, down: true });
+    this.choose(this.order.column !== name ? { column: name, down: false } : this.order.down ? { column: "", down: false } : { column: name, down: true });
+  }
+
+  /** Takes an order at once, so that the next key goes on from it. */
+  private choose(order: Order): void {
+    this.setOrder(order);
+    this.o.order(order);
   }
 
   private key(e: KeyboardEvent): void {
@@ -206,8 +212,8 @@ export class Table {
     else if (e.key === "Enter" && at >= 0) this.o.open(shown[at]);
     else if (e.key === "s") {
       const names = this.heads.map((h) => h.name);
-      this.o.order({ column: names[(names.indexOf(this.order.column) + 1) % names.length], down: false });
-    } else if (e.key === "S" && this.order.column) this.o.order({ column: this.order.column, down: !this.order.down });
+      this.choose({ column: names[(names.indexOf(this.order.column) + 1) % names.length], down: false });
+    } else if (e.key === "S" && this.order.column) this.choose({ column: this.order.column, down: !this.order.down });
     else return;
     e.preventDefault();
     e.stopPropagation();

@@ -1,9 +1,10 @@
 // All that is served: kinds in their groups, with how many objects they have.
 import { useEffect } from "preact/hooks";
 import { fresh, kinds, linkOf, nameOf, type Kind } from "../api/discovery";
-import { count, counts } from "../model/counts";
+import { age } from "../model/age";
+import { count, counts, news } from "../model/counts";
 import { paneLink } from "../model/panes";
-import { replace, route, withQuery } from "../route";
+import { objectLink, replace, route, withQuery } from "../route";
 
 export function KindsView() {
   useEffect(count, []);
@@ -17,6 +18,7 @@ export function KindsView() {
         <input type="search" aria-label="Search kinds" placeholder="Search kinds" value={words} onInput={(e) => replace(withQuery({ q: e.currentTarget.value }))} />
         <span class="quiet" role="status">{found.length} kinds in {groups.size} groups</span>
       </div>
+      {news.value.length > 0 && <Latest />}
       <div class="groups">
         {[...groups].map(([group, members]) => (
           <section key={group} aria-label={group || "core"}>
@@ -27,6 +29,21 @@ export function KindsView() {
       </div>
       {found.length === 0 && <p class="empty">No kind has that name.</p>}
     </div>
+  );
+}
+
+/** What came, changed and went since the page is open. */
+function Latest() {
+  return (
+    <section class="card latest" aria-label="What is new">
+      <h2>What is new</h2>
+      <ol>{news.value.map((n) => (
+        <li key={n.id} class={n.what}>
+          <span class="quiet">{age(new Date(n.at).toISOString())}</span> <em class={`tag ${n.what === "gone" ? "bad" : n.what === "changed" ? "plain" : ""}`}>{n.what}</em>
+          {" "}{n.kind.kind} {n.what === "gone" ? n.name : <a href={objectLink(n.kind, n.namespace, n.name)}>{n.name}</a>} {n.namespace && <small>{n.namespace}</small>}
+        </li>
+      ))}</ol>
+    </section>
   );
 }
 
