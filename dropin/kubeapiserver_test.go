@@ -40,6 +40,9 @@ func TestParseAPIServer(t *testing.T) {
 	if slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=OpenAPIEnums=false") || slices.Contains(a.Unused, "--feature-gates=PodsAPI=true") {
 		t.Errorf("without effect: %q", a.Unused)
 	}
+	if !s.Serving.NoConsole {
+		t.Error("the console is on, though nobody asked for it")
+	}
 	if len(s.API.WebhookAddresses) == 0 {
 		t.Error("on loopback, webhooks on loopback may not be called")
 	}
@@ -47,17 +50,14 @@ func TestParseAPIServer(t *testing.T) {
 
 // TestParseAPIServerAlternatives: what else flags may say.
 func TestParseAPIServerAlternatives(t *testing.T) {
-	controllers := func(name string) string {
-		if name == ControllersVariable {
-			return "all"
-		}
-		return ""
+	variables := func(name string) string {
+		return map[string]string{ControllersVariable: "all", ConsoleVariable: "true"}[name]
 	}
-	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC", "--max-requests-inflight=10", "--enable-priority-and-fairness=false"}, controllers)
+	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC", "--max-requests-inflight=10", "--enable-priority-and-fairness=false"}, variables)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := &a.Server; s.API.Controllers != "all" || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxRequests != 210 {
+	if s := &a.Server; s.API.Controllers != "all" || s.Serving.NoConsole || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxRequests != 210 {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Equal(a.Unused, []string{"--enable-priority-and-fairness=false"}) {

@@ -49,6 +49,7 @@ func TestRefusals(t *testing.T) {
 		{"unknown flag", run{args: []string{"--bogus"}}, 2, "unknown flag: --bogus"},
 		{"argument", run{args: []string{"serve"}}, 2, `unexpected argument "serve"`},
 		{"flag's value", run{args: []string{"--history=soon"}}, 2, "--history"},
+		{"console that is neither", run{args: []string{"--console=maybe"}}, 2, "--console"},
 		{"negative history", run{args: []string{"--history=-1s"}}, 1, "--history must not be negative"},
 		{"log level", run{args: []string{"--log-level=loud"}}, 2, `--log-level "loud"`},
 		{"environment", run{env: []string{"APISERVER_LITE_HISTORY=soon"}}, 2, "APISERVER_LITE_HISTORY"},
@@ -266,6 +267,16 @@ func TestEnvironment(t *testing.T) {
 	p.do(http.StatusCreated, "POST", strings.Replace(widgets, "default", "shop", 1), widget("a", 1))
 	eventually(t, "requests are logged", func() bool { return strings.Contains(p.stderr.String(), "level=DEBUG") })
 	p.stop()
+}
+
+// TestConsoleFlag: the console is there, unless the flag turns it off.
+func TestConsoleFlag(t *testing.T) {
+	t.Parallel()
+	for flag, code := range map[string]int{"--console": http.StatusOK, "--console=false": http.StatusNotFound} {
+		p := launch(t, run{args: []string{"--listen=127.0.0.1:0", "--ephemeral", flag}}).ready()
+		p.do(code, "GET", "/console", "")
+		p.stop()
+	}
 }
 
 // TestURLFile: the file is there, whole, when the server is ready, and never before or after.
