@@ -365,3 +365,66 @@ func TestBadSortBy(t *testing.T) {
 		}
 	}
 }
+
+func TestProjection(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	answer := s.Get(withLite(boatsPath, "fields", "spec.size,spec.cabins[*].beds") + "&fieldSelector=spec.size=3")
+	var l struct{ Items []json.RawMessage }
+	if err := json.Unmarshal([]byte(answer), &l); err != nil || len(l.Items) != 1 {
+		t.Fatal(answer, err)
+	}
+	item := string(l.Items[0])
+	before, rest, _ := strings.Cut(item, `"resourceVersion":"`)
+	_, after, _ := strings.Cut(rest, `"`)
+	const want = `{"apiVersion":"example.com/v1","kind":"Boat","metadata":{"name":"ant","namespace":"default",},"spec":{"cabins":[{"beds":1},{"beds":2}],"size":3}}`
+	if before+after != want {
+		t.Errorf("of the object is left\n%s, want\n%s with a resourceVersion", before+after, want)
+	}
+	if whole := s.Get(boatsPath + "?fields=spec.size"); !strings.Contains(whole, `"hull":"oak"`) {
+		t.Errorf("without lite fields are left out: %s", whole)
+	}
+
+	// Two watches of the same have one view; what they don't show is no event.
+	path := withLite(boatsPath, "fields", "spec.size") + "&watch=true&resourceVersion=" + boatsVersion(t, s)
+	one, other := s.Watch(path), s.Watch(path+"&fieldSelector=spec.sails=true")
+	for _, spec := range []string{`{"hull":"elm"}`, `{"size":4}`, `{"sails":false}`, `{"size":5,"sails":true}`} {
+		if res, body := s.Do("PATCH", boatsPath+"/ant", `{"spec":`+spec+`}`, "Content-Type", "application/merge-patch+json"); res.StatusCode >= 300 {
+			t.Fatal(res.Status, body)
+		}
+	}
+	s.Do("DELETE", boatsPath+"/ant", "")
+	for name, w := range map[string]struct {
+		watch *servertest.Stream
+		want  []string
+	}{"all": {one, []string{`MODIFIED {"size":4}`, `MODIFIED {"size":5}`, `DELETED {"size":5}`}}, "with sails": {other, []string{`MODIFIED {"size":4}`, `DELETED {"size":4}`, `ADDED {"size":5}`, `DELETED {"size":5}`}}} {
+		for i, want := range w.want {
+			line, err := w.watch.Next()
+			var e struct {
+				Type   string
+				Object struct{ Spec json.RawMessage }
+			}
+			if json.Unmarshal([]byte(line), &e); err != nil || e.Type+" "+string(e.Object.Spec) != want {
+				t.Errorf("%s: event %d is %s (%v), want %s", name, i, line, err, want)
+			}
+		}
+	}
+	initial := s.Watch(withLite(boatsPath, "fields", "spec.size") + "&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&fieldSelector=spec.size=7")
+	if added, err := initial.Next(); err != nil || !strings.Contains(added, `"spec":{"size":7}`) {
+		t.Errorf("the state is %s (%v)", added, err)
+	}
+	if end, err := initial.Next(); err != nil || !strings.Contains(end, `"k8s.io/initial-events-end":"true"`) {
+		t.Errorf("the state ends with %s (%v)", end, err)
+	}
+	for path, want := range map[string]string{
+		withLite(boatsPath, "fields", "spec.siez"):  "the nearest is spec.size",
+		withLite(boatsPath, "fields", "spec.size,"): "expected the name of a field",
+	} {
+		if res, body := s.Do("GET", path, ""); res.StatusCode != http.StatusBadRequest || !strings.Contains(status(t, res, body).Message, want) {
+			t.Errorf("%s: %s %s", path, res.Status, body)
+		}
+	}
+	if res, body := s.Do("GET", withLite(boatsPath, "fields", "spec.size"), "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("fields of a Table: %s %s", res.Status, body)
+	}
+}

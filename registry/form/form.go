@@ -103,8 +103,41 @@ type Forms struct {
 	columns func() *columns // what tables show; compiled once
 	hidden  string          // an annotation that metadata alone doesn't have; "" for none
 
-	mu   sync.Mutex // guards made
-	made map[Key]*Shown
+	mu        sync.Mutex // guards made and projected
+	made      map[Key]*Shown
+	projected map[projectedKey]*Shown
+}
+
+// projectedKey is a form of whole objects and the fields that it has of them.
+type projectedKey struct {
+	Key
+	fields string
+}
+
+// maxProjections is how many projections of one endpoint's objects are kept. Beyond it any other goes: who asks for that again shares nothing
+// with who has it still.
+const maxProjections = 64
+
+// Projected returns the form in which lists and watches have some fields of what a form of whole objects as JSON shows. fields are the paths as one text.
+func (f *Forms) Projected(of *Shown, fields string, p *kube.Projection) *Shown {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := projectedKey{of.Key, fields}
+	if f.projected[k] == nil {
+		if f.projected == nil {
+			f.projected = map[projectedKey]*Shown{}
+		}
+		for other := range f.projected {
+			if len(f.projected) < maxProjections {
+				break
+			}
+			delete(f.projected, other)
+		}
+		s := *of
+		s.Single, s.Event, s.Item = p.View(of.Single), p.View(of.Event), p.View(of.Item)
+		f.projected[k] = &s
+	}
+	return f.projected[k]
 }
 
 // New returns the forms of objects whose tables have these columns after the name.

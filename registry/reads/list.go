@@ -46,7 +46,7 @@ type List struct {
 }
 
 // List opens a list of the namespace in Target, or of all for "". Of the query it reads labelSelector, fieldSelector, limit,
-// continue, resourceVersion, resourceVersionMatch, for Tables includeObject, and with lite=true shardSelector and sortBy.
+// continue, resourceVersion, resourceVersionMatch, for Tables includeObject, and with lite=true shardSelector, sortBy and fields.
 //
 // The List shares the cacher's objects, and needn't be closed. Errors are Status errors: 400 for parameters that can't be
 // read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
@@ -62,6 +62,9 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 	}
 	shown, err := e.Shown(r)
 	if err != nil {
+		return nil, err
+	}
+	if shown, err = e.projected(r, shown); err != nil {
 		return nil, err
 	}
 	parameters := r.Query

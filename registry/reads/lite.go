@@ -3,9 +3,11 @@ package reads
 import (
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -38,6 +40,32 @@ func (e Reader) parseLite(q url.Values, s *selector) error {
 		s.lookups, _ = s.where.Lookups()
 	}
 	return nil
+}
+
+// projected returns the form that has the fields that a request asks for of the objects in a form.
+func (e Reader) projected(r *registry.Request, shown *form.Shown) (*form.Shown, error) {
+	text := r.Query.Get("fields")
+	if text == "" || !selectors.IsLite(r.Query) {
+		return shown, nil
+	}
+	if shown.Kind != form.Whole || shown.Encoding == form.Protobuf || shown.Item == nil || shown.Item.Encoding != nil {
+		return nil, registry.BadRequest("fields is for whole objects as JSON: ask with Accept: application/json")
+	}
+	paths, err := selectors.ParsePaths(text)
+	if err != nil {
+		return nil, unparsed(err)
+	}
+	names := make([]string, len(paths))
+	for i, path := range paths {
+		names[i] = path.String()
+		if !slices.Contains(ofAll, names[i]) {
+			if _, err := e.find(path, "fields", strings.Index(text, path[0].Name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(names)
+	return e.Forms.Projected(shown, strings.Join(names, ","), kube.NewProjection(paths)), nil
 }
 
 // unparsed is the Status 400 for an error of selectors, and any other error itself.

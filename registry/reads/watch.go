@@ -109,6 +109,9 @@ func (e Reader) watchStart(r *registry.Request) (cacher.WatchOptions, error) {
 	if err != nil {
 		return cacher.WatchOptions{}, err
 	}
+	if shown, err = e.projected(r, shown); err != nil {
+		return cacher.WatchOptions{}, err
+	}
 	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: shown.Event}
 	if _, err := e.Res.Prefix.Namespace(namespace); err != nil {
 		return o, e.Fail(namespace, err)

@@ -72,7 +72,11 @@ func (g *group) matches(o *kube.Object) bool {
 
 // transition is what the group's watchers are told about an event.
 func (g *group) transition(e *watchEvent) watchstream.Type {
-	return watchstream.Transition(watchstream.Matches{Before: g.matches(e.prev), Now: g.matches(e.cur)})
+	t := watchstream.Transition(watchstream.Matches{Before: g.matches(e.prev), Now: g.matches(e.cur)})
+	if t == watchstream.Modified && g.view.Unchanged(e.prev, e.cur) {
+		return watchstream.None
+	}
+	return t
 }
 
 // push adds an entry to the ring, which holds at most so many; Resource.mu must be held for writing.

@@ -33,6 +33,8 @@ type View struct {
 	Encoding *Encoding
 	// First, if set, is the view of the first event of each watch.
 	First *View
+	// Projection, if set, is what Render leaves of objects. Watchers get no event of a change that it doesn't show.
+	Projection *Projection
 	// Conversion, if set, makes what is shown of objects that can't be shown as they are stored.
 	Conversion *Conversion
 
