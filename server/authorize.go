@@ -28,8 +28,11 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	}
 	w.Asks = access.AttributesOf(r)
 	w.Asks.User = registry.UserFrom(r.Context())
-	if r.URL.Path == mergedPath {
+	switch r.URL.Path {
+	case mergedPath:
 		return nil // each of its resources is asked about: see mayWatch
+	case trafficPath:
+		w.Asks.Path = metricsPath
 	}
 	err := h.decide(r.Context(), w.Asks)
 	if err != nil {

@@ -63,7 +63,7 @@ func unjudged(r *http.Request) bool {
 		return true
 	}
 	switch r.URL.Path {
-	case "/metrics", "/version", "/version/", "/debug/watchers":
+	case metricsPath, trafficPath, "/version", "/version/", "/debug/watchers":
 		return true
 	}
 	return false

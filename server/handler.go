@@ -26,6 +26,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -41,6 +42,7 @@ type handler struct {
 	streams
 	capacity  *capacity
 	metrics   *metrics.Metrics
+	traffic   *traffic.Log
 	discovery *discovery.Discovery
 	ready     func() bool // tells whether the server is ready for requests
 	checks    []check     // of its health

@@ -297,6 +297,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
 	}
 	in.loops.background.Go(func() { in.sweeper.Run(background) })
+	in.loops.background.Go(func() { handler.traffic.Run(background) })
 	if rules := in.ownRules(s); rules != nil {
 		in.loops.background.Go(func() { in.bootstrap(background, rules) })
 	}

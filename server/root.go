@@ -22,6 +22,8 @@ var allExtras = []extra{
 	{Extra: discovery.Extra{Name: "GET /console", Description: "is a page for people, who come with a browser"}, console: true},
 	{Extra: discovery.Extra{Name: "GET /debug/quiescent", Description: "waits until the controllers have nothing left to do"}},
 	{Extra: discovery.Extra{Name: "GET /debug/watchers", Description: "lists the open watches, and how far they're behind"}},
+	{Extra: discovery.Extra{Name: "GET /apiserver-lite/v1/watch", Description: "watches several kinds on one stream"}},
+	{Extra: discovery.Extra{Name: "GET /apiserver-lite/v1/traffic", Description: "has what the server did in the last quarter of an hour"}},
 	{Extra: discovery.Extra{Name: "GET /apiserver-lite/members", Description: "lists the processes that have the store together"}, clustered: true},
 	{Extra: discovery.Extra{Name: "DELETE /apiserver-lite/members/NAME", Description: "removes one of them"}, clustered: true},
 	{Extra: discovery.Extra{Name: "POST /debug/reset", Description: "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},

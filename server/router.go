@@ -52,6 +52,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	if s.Cluster.Listen != "" {
 		h.besides.members = in.backing.etcd
 	}
+	h.traffic = h.newTraffic(in)
 	h.routes = h.newRoutes(h.collect(in, s.Metrics))
 	return h
 }
@@ -87,6 +88,8 @@ func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.G
 	return own
 }
 
+const metricsPath = "/metrics"
+
 // versionPrefixes are where group versions are.
 var versionPrefixes = []string{"/api/{version}", "/apis/{group}/{version}"}
 
@@ -99,7 +102,8 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 	}
 	routes.Group(func(routes chi.Router) {
 		get(routes, "/version", h.seatless(handle(h.serveVersion)))
-		get(routes, "/metrics", serveMetrics(gatherer))
+		get(routes, metricsPath, serveMetrics(gatherer))
+		get(routes, trafficPath, handle(h.serveTraffic))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {

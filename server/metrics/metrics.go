@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
@@ -198,6 +199,25 @@ func (m *Metrics) WatchingAt(l Resource) (done func()) {
 func (m *Metrics) WatchEvents(e *registry.Endpoint) prometheus.Counter {
 	l := m.labels(e)
 	return m.events.WithLabelValues(l.Group, l.Version, l.Resource)
+}
+
+// EventsSent returns how many events watches have sent; less than before when the series began anew.
+func (m *Metrics) EventsSent() float64 { return sum(m.events) }
+
+// Refusals returns how many requests were asked to come back.
+func (m *Metrics) Refusals() float64 { return sum(m.refused) }
+
+// sum returns the sum of all series of counters.
+func sum(of prometheus.Collector) (total float64) {
+	all := make(chan prometheus.Metric)
+	go func() { defer close(all); of.Collect(all) }()
+	for one := range all {
+		var m dto.Metric
+		if one.Write(&m) == nil { // it can't fail: counters have no text
+			total += m.GetCounter().GetValue()
+		}
+	}
+	return total
 }
 
 // Verb is kube-apiserver's name in metrics for an API verb, or for the method where there is none.

@@ -147,6 +147,27 @@ func (ws *Set) All() []*Watch {
 	return slices.AppendSeq(make([]*Watch, 0, len(ws.open)), maps.Keys(ws.open))
 }
 
+// Len returns how many there are.
+func (ws *Set) Len() int {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.open)
+}
+
+// maxLooked is at how many watches Lag looks: each takes about a microsecond, and it's asked all the time.
+const maxLooked = 10_000
+
+// Lag returns the age of the oldest event that some watch has still to take, among maxLooked of them by chance.
+func (ws *Set) Lag() (most time.Duration) {
+	all, now := ws.All(), time.Now()
+	for _, w := range all[:min(len(all), maxLooked)] { // the order of a map is by chance
+		for _, rep := range w.Source.Reports(now) {
+			most = max(most, rep.Lag)
+		}
+	}
+	return most
+}
+
 // Page is the answer of /debug/watchers.
 type Page struct {
 	Groups   []groupRow   `json:"groups"`

@@ -1,0 +1,39 @@
+package server
+
+import (
+	"net/http"
+	"runtime/metrics"
+
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
+)
+
+// trafficPath is where the points of the last quarter of an hour are. Whoever may get /metrics may get them.
+const trafficPath = "/apiserver-lite/v1/traffic"
+
+// newTraffic returns the log of what a server does.
+func (h *handler) newTraffic(in *instance) *traffic.Log {
+	series := []traffic.Series{
+		{Name: "writes", Value: func() float64 { return float64(in.cacher.Position()) }, PerSecond: true}, // each is a revision
+		{Name: "events", Value: h.metrics.EventsSent, PerSecond: true},
+		{Name: "watchers", Value: func() float64 { return float64(h.watches.Len()) }},
+		{Name: "lagSeconds", Value: func() float64 { return h.watches.Lag().Seconds() }},
+		{Name: "memoryBytes", Value: memoryInUse},
+		{Name: "refusals", Value: h.metrics.Refusals, PerSecond: true},
+	}
+	if in.backing.etcd != nil {
+		series = append(series, traffic.Series{Name: "historySeconds", Value: func() float64 { return in.backing.etcd.Stats().HistoryKept.Seconds() }})
+	}
+	return traffic.New(series)
+}
+
+// memoryInUse returns how many bytes Go has from the system and hasn't given back.
+func memoryInUse() float64 {
+	of := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(of)
+	return float64(of[0].Value.Uint64() - of[1].Value.Uint64())
+}
+
+// serveTraffic answers GET /apiserver-lite/v1/traffic.
+func (h *handler) serveTraffic(w *response, _ *http.Request) error {
+	return w.writePage(h.traffic.Page())
+}

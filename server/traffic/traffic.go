@@ -1,0 +1,102 @@
+// Package traffic keeps what a server did in the last quarter of an hour, as points for plots: one each five seconds. Run has one
+// goroutine, the caller's. What is kept is bounded by that (kept), and the lock is a leaf.
+package traffic
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// Interval is how far the points are apart.
+	Interval = 5 * time.Second
+	// kept is how many there are: a quarter of an hour.
+	kept = int(15 * time.Minute / Interval)
+)
+
+// Series is something to plot.
+type Series struct {
+	Name  string
+	Value func() float64 // is asked at each point
+	// PerSecond makes points of how fast a count grows. One that begins anew hasn't grown.
+	PerSecond bool
+}
+
+// Log is the points of a server. Page may be called at any time.
+type Log struct {
+	series []Series
+	last   []float64 // of the counts; Run's own
+
+	mu     sync.Mutex // guards the following
+	times  []int64
+	points [][]float64 // by series
+}
+
+// Page is the points as they're answered: series by name, of which each has a value for each of the times, the oldest first.
+type Page struct {
+	IntervalSeconds int                  `json:"intervalSeconds"`
+	Times           []int64              `json:"times"` // in Unix seconds
+	Series          map[string][]float64 `json:"series"`
+}
+
+// New returns a Log without points.
+func New(series []Series) *Log {
+	return &Log{series: series, last: make([]float64, len(series)), points: make([][]float64, len(series))}
+}
+
+// Run takes a point at once, and then one each Interval, until ctx ends.
+func (l *Log) Run(ctx context.Context) {
+	for i, s := range l.series {
+		if s.PerSecond {
+			l.last[i] = s.Value()
+		}
+	}
+	tick := time.NewTicker(Interval)
+	defer tick.Stop()
+	for {
+		l.take(time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// take takes a point.
+func (l *Log) take(now time.Time) {
+	values := make([]float64, len(l.series))
+	for i, s := range l.series {
+		values[i] = s.Value()
+		if s.PerSecond {
+			l.last[i], values[i] = values[i], max(0, values[i]-l.last[i])/Interval.Seconds()
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times = add(l.times, now.Unix())
+	for i, v := range values {
+		l.points[i] = add(l.points[i], v)
+	}
+}
+
+// add appends a value, instead of the oldest if there are as many as are kept.
+func add[T any](all []T, v T) []T {
+	if len(all) == kept {
+		copy(all, all[1:])
+		all = all[:kept-1]
+	}
+	return append(all, v)
+}
+
+// Page returns a copy of the points.
+func (l *Log) Page() Page {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := Page{IntervalSeconds: int(Interval / time.Second), Times: append([]int64{}, l.times...), Series: map[string][]float64{}}
+	for i, s := range l.series {
+		p.Series[s.Name] = append([]float64{}, l.points[i]...)
+	}
+	return p
+}

@@ -1,0 +1,54 @@
+package traffic_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
+)
+
+// TestLog: a point at once and one each interval, of counts how fast they grow; and no more than a quarter of an hour of them.
+func TestLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var count, gauge atomic.Int64
+		count.Store(100)
+		gauge.Store(7)
+		l := traffic.New([]traffic.Series{
+			{Name: "count", Value: func() float64 { return float64(count.Load()) }, PerSecond: true},
+			{Name: "gauge", Value: func() float64 { return float64(gauge.Load()) }},
+		})
+		if p := l.Page(); p.Times == nil || p.Series["count"] == nil {
+			t.Errorf("a page without points is %+v", p)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.Run(ctx)
+		begun := time.Now()
+		synctest.Wait()
+		count.Store(110)
+		gauge.Store(8)
+		time.Sleep(traffic.Interval)
+		synctest.Wait()
+		count.Store(5) // it began anew
+		time.Sleep(traffic.Interval)
+		synctest.Wait()
+		p := l.Page()
+		if !slices.Equal(p.Series["count"], []float64{0, 2, 0}) || !slices.Equal(p.Series["gauge"], []float64{7, 8, 8}) {
+			t.Errorf("the points are %v", p.Series)
+		}
+		if !slices.Equal(p.Times, []int64{begun.Unix(), begun.Unix() + 5, begun.Unix() + 10}) {
+			t.Errorf("the times are %v", p.Times)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		p = l.Page()
+		if n := len(p.Times); n != 180 || len(p.Series["gauge"]) != n || p.Times[n-1]-p.Times[0] != 895 {
+			t.Errorf("after an hour there are %d points", n)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
