@@ -1,10 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -67,20 +65,4 @@ func after(query url.Values, version string) url.Values {
 	query.Del("resourceVersionMatch")
 	query.Set("resourceVersion", version)
 	return query
-}
-
-// serverSentEnd is what ends each server-sent event. No JSON in one has a newline.
-var serverSentEnd = []byte("\n\n")
-
-// serverSentMessages yields the events in a batch.
-func serverSentMessages(frames []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for len(frames) > 0 {
-			event, rest, _ := bytes.Cut(frames, serverSentEnd)
-			if !yield(event) {
-				return
-			}
-			frames = rest
-		}
-	}
 }

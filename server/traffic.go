@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"runtime/metrics"
 
 	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 )
@@ -17,20 +16,13 @@ func (h *handler) newTraffic(in *instance) *traffic.Log {
 		{Name: "events", Value: h.metrics.EventsSent, PerSecond: true},
 		{Name: "watchers", Value: func() float64 { return float64(h.watches.Len()) }},
 		{Name: "lagSeconds", Value: func() float64 { return h.watches.Lag().Seconds() }},
-		{Name: "memoryBytes", Value: memoryInUse},
+		{Name: "memoryBytes", Value: traffic.MemoryInUse},
 		{Name: "refusals", Value: h.metrics.Refusals, PerSecond: true},
 	}
 	if in.backing.etcd != nil {
 		series = append(series, traffic.Series{Name: "historySeconds", Value: func() float64 { return in.backing.etcd.Stats().HistoryKept.Seconds() }})
 	}
 	return traffic.New(series)
-}
-
-// memoryInUse returns how many bytes Go has from the system and hasn't given back.
-func memoryInUse() float64 {
-	of := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(of)
-	return float64(of[0].Value.Uint64() - of[1].Value.Uint64())
 }
 
 // serveTraffic answers GET /apiserver-lite/v1/traffic.

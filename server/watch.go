@@ -181,8 +181,8 @@ var (
 	framingServerSent = framing{
 		Framing: wire.Framing{
 			Media:    string(negotiation.Events),
-			Count:    func(p []byte) int { return bytes.Count(p, serverSentEnd) },
-			Messages: serverSentMessages,
+			Count:    func(p []byte) int { return bytes.Count(p, []byte(watchstream.ServerSentEnd)) },
+			Messages: watchstream.ServerSentEvents,
 		},
 		tell: func(dst []byte, status metav1.Status) []byte {
 			return watchstream.AppendServerSentError(dst, encodeStatus(status), int(status.Code))

@@ -2,6 +2,7 @@ package watchstream
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"strconv"
 )
@@ -26,7 +27,23 @@ func AppendServerSentHead(dst []byte, t Type, id int64) []byte {
 }
 
 // AppendServerSentTail appends what follows the object in a server-sent event.
-func AppendServerSentTail(dst []byte) []byte { return append(dst, "\n\n"...) }
+func AppendServerSentTail(dst []byte) []byte { return append(dst, ServerSentEnd...) }
+
+// ServerSentEnd is what ends each server-sent event. No JSON in one has a newline.
+const ServerSentEnd = "\n\n"
+
+// ServerSentEvents yields the events in a batch of whole ones, without their ends.
+func ServerSentEvents(frames []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(frames) > 0 {
+			event, rest, _ := bytes.Cut(frames, []byte(ServerSentEnd))
+			if !yield(event) {
+				return
+			}
+			frames = rest
+		}
+	}
+}
 
 // AppendServerSentID appends an id without data: the client takes note of the id, and its program isn't told.
 func AppendServerSentID(dst []byte, id int64) []byte {

@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"context"
+	"runtime/metrics"
 	"sync"
 	"time"
 )
@@ -99,4 +100,11 @@ func (l *Log) Page() Page {
 		p.Series[s.Name] = append([]float64{}, l.points[i]...)
 	}
 	return p
+}
+
+// MemoryInUse returns how many bytes Go has from the system and hasn't given back.
+func MemoryInUse() float64 {
+	of := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(of)
+	return float64(of[0].Value.Uint64() - of[1].Value.Uint64())
 }
