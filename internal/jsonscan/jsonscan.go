@@ -19,6 +19,7 @@ type Scanner struct {
 	Data  []byte
 	Pos   int
 	depth int
+	ended bool // by End: what is missing then is no mistake
 	err   error
 }
 
@@ -27,7 +28,7 @@ func (s *Scanner) Err() error { return s.err }
 
 // Fail notes that something else was expected at this place, and goes to the end. It returns false.
 func (s *Scanner) Fail(want string) bool {
-	if s.err == nil {
+	if s.err == nil && !s.ended {
 		s.err = fmt.Errorf("expected %s at offset %d", want, s.Pos)
 	}
 	s.End()
@@ -56,32 +57,15 @@ func (s *Scanner) next() byte {
 
 // Members reads the object that comes next, and skips any other value. It calls member before each value, with the name as it's
 // between the quotes; member must read the value. It reports whether it was an object, and whole.
-func (s *Scanner) Members(member func(name []byte)) bool {
-	return s.each('{', '}', func() bool {
-		name := s.Quoted()
-		if name == nil {
-			return false
-		}
-		if s.Peek() != ':' {
-			return s.Fail("':'")
-		}
-		s.Pos++
-		member(name)
-		return true
-	})
-}
+func (s *Scanner) Members(member func(name []byte)) bool { return s.each('{', '}', member, nil) }
 
 // Elements reads the list that comes next, and skips any other value. It calls element before each element, which it must read. It
 // reports whether it was a list, and whole.
-func (s *Scanner) Elements(element func()) bool {
-	return s.each('[', ']', func() bool {
-		element()
-		return true
-	})
-}
+func (s *Scanner) Elements(element func()) bool { return s.each('[', ']', nil, element) }
 
-// each calls one for each of what stands between brackets, until that returns false.
-func (s *Scanner) each(opens, closes byte, one func() bool) bool {
+// each goes through what stands between brackets. What neither function is for is skipped, without a closure: those of a recursion would
+// be on the heap.
+func (s *Scanner) each(opens, closes byte, member func(name []byte), element func()) bool {
 	if s.Peek() != opens {
 		s.Skip()
 		return false
@@ -95,7 +79,25 @@ func (s *Scanner) each(opens, closes byte, one func() bool) bool {
 		s.depth--
 		return true
 	}
-	for one() {
+	for {
+		var name []byte
+		if opens == '{' {
+			if name = s.Quoted(); name == nil {
+				return false
+			}
+			if s.Peek() != ':' {
+				return s.Fail("':'")
+			}
+			s.Pos++
+		}
+		switch {
+		case member != nil:
+			member(name)
+		case element != nil:
+			element()
+		default:
+			s.Skip()
+		}
 		switch s.Peek() {
 		case ',':
 			s.Pos++
@@ -104,17 +106,19 @@ func (s *Scanner) each(opens, closes byte, one func() bool) bool {
 			s.depth--
 			return true
 		default:
-			return s.Fail("',' or '" + string(closes) + "'")
+			if closes == ']' {
+				return s.Fail("',' or ']'")
+			}
+			return s.Fail("',' or '}'")
 		}
 	}
-	return false
 }
 
 // AtEnd reports whether nothing but white space follows.
 func (s *Scanner) AtEnd() bool { return s.Peek() == 0 && s.Pos == len(s.Data) }
 
 // End goes to the end of the document, so that nothing more is found.
-func (s *Scanner) End() { s.Pos = len(s.Data) }
+func (s *Scanner) End() { s.Pos, s.ended = len(s.Data), true }
 
 // Quoted reads a string, and returns what is between its quotes, with its escapes; nil if it's none, which is a mistake.
 func (s *Scanner) Quoted() []byte {
@@ -192,9 +196,9 @@ func (s *Scanner) Skip() []byte {
 	case first == '"':
 		valid = s.Quoted() != nil
 	case first == '{':
-		valid = s.Members(func([]byte) { s.Skip() })
+		valid = s.each('{', '}', nil, nil)
 	case first == '[':
-		valid = s.Elements(func() { s.Skip() })
+		valid = s.each('[', ']', nil, nil)
 	case first == '-' || '0' <= first && first <= '9':
 		valid = s.number()
 	case first == 't':
