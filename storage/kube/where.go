@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
@@ -108,7 +109,7 @@ func (w *Where) inShards(o *Object) bool {
 			return
 		}
 		in = w.shards.Has(s.Text())
-		s.End()
+		s.Pos = int(o.offsets.metadata.to) - 1 // its closing brace
 	})
 	return in
 }
@@ -161,7 +162,7 @@ func (h *whereHeld) object(s *jsonscan.Scanner, t *whereTree, wanted int) {
 			if m := &t.members[i]; m.name == string(key) {
 				h.read(s, &m.below)
 				if wanted--; wanted == 0 {
-					s.End()
+					s.Pos = bytes.LastIndexByte(s.Data, '}') // the closing brace of all
 				}
 				return
 			}
@@ -331,7 +332,7 @@ func (c *Column) read(s *jsonscan.Scanner, t *whereTree, give func(text []byte))
 			}
 			if m := &t.members[0]; m.name == string(key) {
 				if c.read(s, &m.below, give); t == &c.root {
-					s.End()
+					s.Pos = bytes.LastIndexByte(s.Data, '}') // the closing brace of all
 				}
 				return
 			}
