@@ -30,9 +30,6 @@ func (t Type) String() string {
 // ordered tells whether values of the type are more or less than others.
 func (t Type) ordered() bool { return t == Text || t == Integer || t == Number || t == Time }
 
-// keyRoom is how many bytes a key has, other than that of a text.
-const keyRoom = 12
-
 // signBit makes signed numbers sort as unsigned ones.
 const signBit = 1 << 63
 

@@ -90,7 +90,7 @@ func (h *handler) serveMerged(w *response, r *http.Request) error {
 // mergedQuery returns what each resource's part is asked with.
 func mergedQuery(all url.Values) url.Values {
 	query := url.Values{}
-	for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "timeoutSeconds", "includeObject"} {
+	for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "timeoutSeconds", "includeObject", "lite", "shardSelector", "fields", "sortBy"} {
 		if values, ok := all[name]; ok {
 			query[name] = values
 		}

@@ -86,6 +86,7 @@ func TestMergedWatch(t *testing.T) {
 	expectTold(t, s.Watch(mergedPath+"&resourceVersion="+second), all[2:]...)
 	expectTold(t, s.Watch(mergedPath+"&labelSelector=none&initialEvents=true"), "STATE")
 	expectTold(t, s.Watch(mergedPath+"&initialEvents=true&fieldSelector=metadata.name=b"), "ADDED Widget b", "STATE")
+	expectTold(t, s.Watch(mergedPath+"&initialEvents=true&lite=true&fieldSelector=metadata.name^=b"), "ADDED Widget b", "STATE")
 	expectTold(t, s.Watch(mergedPath+"&initialEvents=true&resource=namespaces"), "ADDED ConfigMap a", "ADDED Widget b", "ADDED Namespace default", "ADDED Namespace kube-node-lease", "ADDED Namespace kube-public", "ADDED Namespace kube-system", "STATE")
 	expectTold(t, s.Watch(mergedPath+"&resourceVersion=9000000000"), "ERROR 410")
 
