@@ -67,7 +67,7 @@ func (p *parser) shardRange() (field string, r hashRange, err error) {
 		return "", r, p.expected("uid or namespace")
 	}
 	start := p.pos
-	first, _, err := p.hash()
+	first, none, err := p.hash()
 	if err != nil {
 		return "", r, err
 	}
@@ -78,7 +78,7 @@ func (p *parser) shardRange() (field string, r hashRange, err error) {
 	if p.space(); !p.take(")") {
 		return "", r, p.expected("')'")
 	}
-	if !all && first >= end {
+	if none || !all && first >= end {
 		return "", r, p.fail(start, "found a range at position %d that ends where it begins, or before", start)
 	}
 	if r = (hashRange{first, end - 1}); all {

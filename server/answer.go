@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
@@ -38,6 +39,14 @@ func (w *response) enterLarge(ctx context.Context) (err error) {
 		}
 	}
 	return err
+}
+
+// enterSorting waits until the request may sort a list, which has the whole list in memory before it answers.
+func (w *response) enterSorting(r *http.Request) error {
+	if !selectors.IsLite(w.query) || w.query.Get("sortBy") == "" {
+		return nil
+	}
+	return w.enterLarge(r.Context())
 }
 
 // tryEnterLarge is enterLarge without the wait. It returns whether the request may write a large answer.

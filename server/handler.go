@@ -212,7 +212,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 		err = nil // once it's known who asks, it's answered as any other path that leads nowhere
 	}
 	if err == nil && !nowhere && h.consoleTakes(w, r) {
-		handle(serveConsole)(w, r)
+		handle(h.serveConsole)(w, r)
 		return
 	}
 	identified := r

@@ -157,26 +157,15 @@ func (h *handler) mayWatch(w *response, r *http.Request, targets []target) (all 
 	query := mergedQuery(w.query)
 	query.Set("watch", "true")
 	for _, t := range targets {
-		asks := access.AttributesOf(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: t.path(), RawQuery: query.Encode()}})
-		asks.User = w.Asks.User
+		asks := access.AttributesOf(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/apis/group/version/resource", RawQuery: query.Encode()}})
+		asks.APIGroup, asks.APIVersion, asks.Resource, asks.Namespace = t.endpoint.Group, t.endpoint.Version, t.endpoint.Plural, t.Namespace
+		asks.Path, asks.User = r.URL.Path, w.Asks.User
 		if err := h.decide(r.Context(), asks); err != nil {
 			return nil, err
 		}
 		all = append(all, asks)
 	}
 	return all, nil
-}
-
-// path is the path of a collection.
-func (t target) path() string {
-	path := "/apis/" + t.endpoint.Group + "/" + t.endpoint.Version
-	if t.endpoint.Group == "" {
-		path = "/api/" + t.endpoint.Version
-	}
-	if t.Namespace != "" {
-		path += "/namespaces/" + t.Namespace
-	}
-	return path + "/" + t.endpoint.Plural
 }
 
 // negotiateMerged is negotiate for a watch of several kinds, which there is as JSON and as server-sent events.

@@ -309,6 +309,8 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 			return err
 		}
 		w.warn(list.Warnings)
+	} else if err := w.enterSorting(r); err != nil {
+		return err
 	} else if list, err = reads.Of(t.endpoint).List(r.Context(), asked); err != nil {
 		return err
 	}

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/server/console"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // extra is one of discovery.Extra.
@@ -74,7 +76,12 @@ func (h *handler) consoleTakes(w *response, r *http.Request) bool {
 }
 
 // serveConsole serves the console's files, and what isn't among them never as its page.
-func serveConsole(w *response, r *http.Request) error {
+func (h *handler) serveConsole(w *response, r *http.Request) error {
+	place, err := h.capacity.arrivals.enter(r.Context(), fair.Flow{Who: wire.ClientOf(r)}, 1, readDeadline/waitShare)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}

@@ -144,7 +144,7 @@ func (s *Scanner) Quoted() []byte {
 			return nil
 		}
 	}
-	s.End()
+	s.Pos = len(s.Data)
 	s.Fail("'\"'")
 	return nil
 }

@@ -47,7 +47,7 @@ func servedParts(ctx context.Context, parts []Part) (resets int64, served []Part
 		if resets, e, err = p.Res.Registry.BetweenResets(ctx, p.Endpoint); err != nil {
 			return 0, nil, err
 		}
-		if e = p.Res.Registry.Catalog().Endpoints[e.Path()]; e == nil {
+		if e = p.Res.Registry.Catalog().Endpoints[e.Path()]; e == nil || p.Namespace != "" && !e.Namespaced {
 			return 0, nil, registry.ErrNotServed
 		}
 		served[i] = Part{Of(e), p.Request}

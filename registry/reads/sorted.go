@@ -17,7 +17,8 @@ import (
 
 // Bounds of one sorted list or page. Other lists are written as they're read; what is sorted is in memory first.
 const (
-	// maxSorted is how many objects are sorted at once. Of each about 100 bytes are needed, besides those of a snapshot.
+	// maxSorted is how many objects are sorted at once. Of each up to 300 bytes are needed, besides those of a snapshot. The server
+	// lets few requests sort at a time (those that may write large answers).
 	maxSorted = 200_000
 	// maxSortedBytes bounds the objects that are read from history for it, in bytes: nothing else has them.
 	maxSortedBytes = 64 << 20

@@ -5,6 +5,7 @@
 package console
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -14,6 +15,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Path is where the page is. Its files are below it.
@@ -51,8 +53,8 @@ func Serve(w http.ResponseWriter, r *http.Request) (found bool, err error) {
 		}
 	}
 	media := types[path.Ext(name)]
-	packed, missing := dist.ReadFile("dist/" + name + ".gz")
-	if media == "" || missing != nil {
+	packed := file(name)
+	if media == "" || packed == nil {
 		return false, nil
 	}
 	h := w.Header()
@@ -77,6 +79,23 @@ func Serve(w http.ResponseWriter, r *http.Request) (found bool, err error) {
 	return true, write(w, r, packed)
 }
 
+// kept are the files that somebody has asked for, by name. Package embed copies one at each reading, and a client that doesn't take what
+// it has asked for would hold its copy.
+var kept sync.Map
+
+// file returns a file as it's stored, or nil.
+func file(name string) []byte {
+	if known, ok := kept.Load(name); ok {
+		return known.([]byte)
+	}
+	packed, err := dist.ReadFile("dist/" + name + ".gz")
+	if err != nil {
+		return nil
+	}
+	known, _ := kept.LoadOrStore(name, packed)
+	return known.([]byte)
+}
+
 // write sends a file as it's stored, or inflated to a client that doesn't take it compressed.
 func write(w http.ResponseWriter, r *http.Request, packed []byte) error {
 	if takesGzip(r.Header.Values("Accept-Encoding")) {
@@ -90,7 +109,7 @@ func write(w http.ResponseWriter, r *http.Request, packed []byte) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	content, err := gzip.NewReader(strings.NewReader(string(packed)))
+	content, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return err
 	}

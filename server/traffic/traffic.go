@@ -27,7 +27,8 @@ type Series struct {
 // Log is the points of a server. Page may be called at any time.
 type Log struct {
 	series []Series
-	last   []float64 // of the counts; Run's own
+	last   []float64 // of the counts, at the time at; Run's own
+	at     time.Time
 
 	mu     sync.Mutex // guards the following
 	times  []int64
@@ -53,6 +54,7 @@ func (l *Log) Run(ctx context.Context) {
 			l.last[i] = s.Value()
 		}
 	}
+	l.at = time.Now().Add(-Interval)
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	for {
@@ -67,11 +69,12 @@ func (l *Log) Run(ctx context.Context) {
 
 // take takes a point.
 func (l *Log) take(now time.Time) {
-	values := make([]float64, len(l.series))
+	values, passed := make([]float64, len(l.series)), now.Sub(l.at).Seconds() // more than Interval after a pause
+	l.at = now
 	for i, s := range l.series {
 		values[i] = s.Value()
 		if s.PerSecond {
-			l.last[i], values[i] = values[i], max(0, values[i]-l.last[i])/Interval.Seconds()
+			l.last[i], values[i] = values[i], max(0, values[i]-l.last[i])/passed
 		}
 	}
 	l.mu.Lock()

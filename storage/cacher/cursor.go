@@ -276,6 +276,7 @@ func (c *Cursor) takePast(ctx context.Context, got []*watchEvent, b budget, to l
 		p.step = ended
 		return got, p, nil
 	case c.rev >= to.feed: // the log has dropped even more since the position was read
+		p.next = to.feed + 1 // which has come by now
 		return got, p, nil
 	}
 	past, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})

@@ -24,6 +24,9 @@ const (
 	leastDemand = 1024
 	// maxDemands is how many fields of a resource are remembered, with an index or without. The one goes that wasn't asked for the longest.
 	maxDemands = 16
+	// maxDemandKeys is how many values one object may have in a field that is indexed: those of a list, for example. A change of an
+	// object moves them all, while nobody can read.
+	maxDemandKeys = 64
 	// demandEntryBytes is about what an entry takes besides the bytes of its value.
 	demandEntryBytes = 64
 	// foundShare is the part of all objects, a quarter, above which it's cheaper to scan them than to sort those that an index finds.
@@ -86,8 +89,11 @@ func (r *Resource) Demand(lookups []kube.Lookup) {
 func (r *Resource) remember(c *kube.Column, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.demands == nil {
+	switch {
+	case r.demands == nil:
 		r.demands = demands{}
+	case r.demands[c.Name()] != nil: // somebody else was first
+		return
 	}
 	if len(r.demands) >= maxDemands {
 		name, _ := r.demands.oldest()
@@ -128,8 +134,11 @@ func (r *Resource) build(name string, d *demand) {
 	keys, ends := []string(nil), make([]int, 0, fieldBatch)
 	objects.Ascend(func(o *kube.Object) bool {
 		keys = d.column.Keys(keys, o)
-		if batch, ends = append(batch, o), append(ends, len(keys)); len(batch) == fieldBatch {
+		if batch, ends = append(batch, o), append(ends, len(keys)); len(batch) == fieldBatch || len(keys) > fieldBatch*2 {
 			r.indexDemand(name, d, batch, keys, ends)
+			if r.cacher.asked.bytes.Load() > r.cacher.bounds.demandBytes {
+				r.cacher.trimDemands(time.Now())
+			}
 			batch, keys, ends = batch[:0], keys[:0], ends[:0]
 		}
 		return true
@@ -151,6 +160,10 @@ func (r *Resource) indexDemand(name string, d *demand, objects []*kube.Object, k
 	}
 	first := 0
 	for i, o := range objects {
+		if ends[i]-first > maxDemandKeys || d.bytes > r.cacher.bounds.demandBytes {
+			r.dropDemandLocked(name)
+			return
+		}
 		if now, _ := r.tree.Get(o); now != nil && now.Revision == o.Revision {
 			for _, key := range keys[first:ends[i]] {
 				r.putDemandLocked(d, fieldEntry{key, now.Key})
@@ -170,7 +183,7 @@ func (r *Resource) putDemandLocked(d *demand, e fieldEntry) {
 
 // moveDemandsLocked brings an exchange into the indexes; mu must be held for writing.
 func (r *Resource) moveDemandsLocked(e exchange) {
-	for _, d := range r.demands {
+	for name, d := range r.demands {
 		if d.tree == nil {
 			continue
 		}
@@ -182,6 +195,10 @@ func (r *Resource) moveDemandsLocked(e exchange) {
 			is = d.column.Keys(nil, e.cur)
 		}
 		if e.prev != nil && e.cur != nil && slices.Equal(was, is) && d.complete {
+			continue
+		}
+		if len(is) > maxDemandKeys {
+			r.dropDemandLocked(name)
 			continue
 		}
 		for _, key := range was {

@@ -75,12 +75,12 @@ func (x *index) place(g *group, at func(terms, string, *group), rest func(set)) 
 		})
 		return
 	}
-	if lookups, ok := g.selection.Equalities(); ok {
-		x.placeInColumns(lookups, func(t terms, key string) { at(t, key, g) })
+	if g.namespace != "" { // before columns, which read each object of all namespaces
+		at(x.namespaces, g.namespace, g)
 		return
 	}
-	if g.namespace != "" {
-		at(x.namespaces, g.namespace, g)
+	if lookups, ok := g.selection.Equalities(); ok {
+		x.placeInColumns(lookups, func(t terms, key string) { at(t, key, g) })
 		return
 	}
 	rest(x.rest)

@@ -176,7 +176,19 @@ func (m *Merged) take(ctx context.Context, pos storage.Revision) (*[]mergedDeliv
 		}
 	}
 	slices.SortStableFunc(*got, func(a, b mergedDelivery) int { return cmp.Compare(a.event.rev, b.event.rev) })
+	all.through = fits(*got, all.through)
 	return got, all, nil
+}
+
+// fits returns the revision up to which deliveries make a batch: at most through, and the first revision in any case.
+func fits(got []mergedDelivery, through storage.Revision) storage.Revision {
+	size := 0
+	for i, d := range got {
+		if size += d.event.size(); size > maxBatchBytes && d.event.rev > got[0].event.rev && d.event.rev > got[i-1].event.rev {
+			return min(through, got[i-1].event.rev)
+		}
+	}
+	return through
 }
 
 // takeFor appends what the cursor has for its Merged up to the feed's position. The cursor stays where it is.

@@ -329,3 +329,27 @@ func TestMergedEnds(t *testing.T) {
 		t.Errorf("got %q and %v, want io.EOF", out, err)
 	}
 }
+
+// TestMergedFits: a batch ends with the revision after which it would be too large, and has at least one revision.
+func TestMergedFits(t *testing.T) {
+	large := strings.Repeat("x", maxBatchBytes/2)
+	event := func(rev storage.Revision, value string) mergedDelivery {
+		return mergedDelivery{delivery: delivery{event: &watchEvent{rev: rev, cur: kube.NewObject("", []byte(`"`+value+`"`), rev)}}}
+	}
+	for _, test := range []struct {
+		name string
+		got  []mergedDelivery
+		want storage.Revision
+	}{
+		{"nothing", nil, 9},
+		{"small ones", []mergedDelivery{event(1, ""), event(2, ""), event(3, "")}, 9},
+		{"the third is too much", []mergedDelivery{event(1, large), event(2, ""), event(3, large), event(4, "")}, 2},
+		{"the first alone is too much", []mergedDelivery{event(1, large+large), event(2, "")}, 1},
+		{"a revision isn't cut", []mergedDelivery{event(1, large), event(2, large), event(2, large), event(3, "")}, 1},
+		{"nor the first", []mergedDelivery{event(2, large), event(2, large), event(2, large), event(3, "")}, 2},
+	} {
+		if got := fits(test.got, 9); got != test.want {
+			t.Errorf("%s: up to %d, want %d", test.name, got, test.want)
+		}
+	}
+}

@@ -150,6 +150,8 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"v1","kind":"W","metadata":{"labels":{"a":"b"},"uid":"u"},"spec":{"x":[1,-2.5e3,true,null,"\u00e9\\"]}}`))
 	f.Add([]byte(` {"metadata":{"resourceVersion":"1","labels":null},"kind":"W","apiVersion":"v1"}`))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"W","metadata":{}`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"W","metadata":{},"spec":"a`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"W","metadata":{"name":"a`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		o := NewObject(widgetKey, bytes.Clone(raw), 42)
 		if o.Err != nil {

@@ -152,6 +152,15 @@ type whereHeld struct {
 	bits  uint64
 }
 
+// skipToEnd goes to the brace that closes a document, of which nothing more is wanted.
+func skipToEnd(s *jsonscan.Scanner) {
+	if at := bytes.LastIndexByte(s.Data, '}'); at >= s.Pos {
+		s.Pos = at
+		return
+	}
+	s.End() // it has none: it's no object that anybody stored
+}
+
 // object reads an object of which something is said. After as many members of it as are wanted nothing more is read, if that isn't 0.
 func (h *whereHeld) object(s *jsonscan.Scanner, t *whereTree, wanted int) {
 	s.Members(func(key []byte) {
@@ -162,7 +171,7 @@ func (h *whereHeld) object(s *jsonscan.Scanner, t *whereTree, wanted int) {
 			if m := &t.members[i]; m.name == string(key) {
 				h.read(s, &m.below)
 				if wanted--; wanted == 0 {
-					s.Pos = bytes.LastIndexByte(s.Data, '}') // the closing brace of all
+					skipToEnd(s)
 				}
 				return
 			}
@@ -332,7 +341,7 @@ func (c *Column) read(s *jsonscan.Scanner, t *whereTree, give func(text []byte))
 			}
 			if m := &t.members[0]; m.name == string(key) {
 				if c.read(s, &m.below, give); t == &c.root {
-					s.Pos = bytes.LastIndexByte(s.Data, '}') // the closing brace of all
+					skipToEnd(s)
 				}
 				return
 			}
