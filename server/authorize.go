@@ -28,10 +28,10 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	}
 	w.Asks = access.AttributesOf(r)
 	w.Asks.User = registry.UserFrom(r.Context())
-	switch r.URL.Path {
-	case mergedPath:
+	switch {
+	case r.URL.Path == mergedPath && r.Method == http.MethodGet:
 		return nil // each of its resources is asked about: see mayWatch
-	case trafficPath:
+	case r.URL.Path == trafficPath:
 		w.Asks.Path = metricsPath
 	}
 	err := h.decide(r.Context(), w.Asks)

@@ -149,6 +149,7 @@ func TestServerSentNow(t *testing.T) {
 	e.expect("id #*")
 	e.body.Close()
 	s.PostYAML(widgetsPath, widget("b"))
+	s.Get(widgetsPath) // what a list has, a watch gives at once, before any id
 	openEventSource(t, s, widgetsPath+"?watch=true", e.lastID).expect("ADDED b #*")
 }
 

@@ -7,7 +7,7 @@ import (
 
 // sleeping returns a group's cohorts with so many members, all of which sleep, and those.
 func sleeping(w *waker, members int) (*group, []*sleeper) {
-	g := &group{}
+	g := &group{members: members}
 	all := make([]*sleeper, members)
 	for i := range all {
 		all[i] = &sleeper{cohort: g.joinLocked()}
