@@ -18,7 +18,7 @@ import (
 
 // Merged is one watch of several resources, in the order of their revisions. It's a cursor of each, which are members of
 // the groups that a watch of one resource is a member of, so that an event is encoded once for both. It implements
-// watchstream.Source. One goroutine uses it, except for Report.
+// watchstream.Source. One goroutine uses it, except for Reports.
 //
 // A revision has several events only where another program writes to etcd in transactions. They come in one batch, in the
 // order of the resources, and as server-sent events only the last of them has an id.
