@@ -30,11 +30,19 @@ var blocks = []struct {
 	{page: "install", begins: "make build", not: "it installs the program on this machine"},
 	{page: "install", begins: "sudo cp", not: "it starts a service of this machine"},
 	{page: "install", begins: "docker build", not: "it needs Docker, and images from the network"},
+	{page: "wire", begins: "curl -fG", server: widgetsServer, want: `"size": 4`},
 	{page: "client", begins: "export GOCACHE", not: "it builds the standard library anew"},
 	{page: "client", begins: "make build peer", not: "it builds kube-apiserver, and measures for minutes"},
 	{page: "operations", begins: "apiserver-lite migrate", not: "it needs an etcd; e2e migrates"},
 	{page: "operations", begins: "apiserver-lite --data-dir one", not: "it needs six ports; e2e starts members in the same way"},
 }
+
+// widgetsServer starts a server with a widget that the page's selectors select.
+const widgetsServer = `apiserver-lite --console=false
+curl -sfo /dev/null -H 'Content-Type: application/yaml' --data-binary @"$TESTDATA/widgets.yaml" http://127.0.0.1:8080/apis/apiextensions.k8s.io/v1/customresourcedefinitions
+curl -sfo /dev/null -d '{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"big"},"spec":{"size":4,"color":"red"}}' \
+  -H 'Content-Type: application/json' http://127.0.0.1:8080/apis/example.com/v1/namespaces/default/widgets
+`
 
 // serves is a command of a block that starts a server, in the background or until somebody ends it.
 var serves = regexp.MustCompile(`(?m)^(apiserver-lite --.*?)( &)?$`)
@@ -85,7 +93,12 @@ func paste(t *testing.T, commands string) (output string, err error) {
 	script := strings.NewReplacer("127.0.0.1:8080", address).Replace(serves.ReplaceAllString(commands, "$1 &\nuntil [ -s url ]; do sleep 0.05; done"))
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-O", "expand_aliases", "-c", "trap 'kill $(jobs -p); wait' EXIT\n"+script)
 	cmd.Dir = dir
+	testdata, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd.Env = []string{
+		"TESTDATA=" + testdata,
 		"PATH=" + filepath.Dir(kubectlBinary) + ":" + os.Getenv("PATH"), "HOME=" + dir, "KUBECONFIG=" + filepath.Join(dir, "kubeconfig"),
 		"APISERVER_LITE_LISTEN=" + address, "APISERVER_LITE_URL_FILE=url", "APISERVER_LITE_WRITE_KUBECONFIG=kubeconfig",
 	}

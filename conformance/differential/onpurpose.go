@@ -71,7 +71,7 @@ var onPurpose = compiled([]purpose{
 // Each line is a sentence of docs/wire.md too, and at is what is there beside the mark of it.
 var unseen = []purpose{
 	{at: "in the order of their names", why: "Legacy discovery of definitions is in the order of names, so that two answers of one server are the same."},
-	{at: "/apiserver-lite/members", why: "The program's own paths are there: `/apiserver-lite/members`, `/debug/watchers`, `/debug/quiescent`, `/debug/reset` and `/debug/snapshot`, because nothing of Kubernetes' says this."},
+	{at: "/apiserver-lite/members", why: "The program's own paths are there: `/console`, `/apiserver-lite/members`, `/apiserver-lite/v1/…`, `/debug/watchers`, `/debug/quiescent`, `/debug/reset` and `/debug/snapshot`, because nothing of Kubernetes' says this."},
 	{at: "`metadata.managedFields` is kept", why: "Under the program's own name managedFields begin with an object's first apply, because to track every write costs several times what the write does. As `kube-apiserver`, or with `--managed-fields=always`, all are tracked."},
 	{at: "the message says what was expected", why: "Protobuf with fields that the envelope doesn't have, or that come twice, is 400: who sends them means something by them. kube-apiserver ignores them, or takes the last."},
 	{at: "a text that isn't UTF-8", why: "So is a text in it that isn't UTF-8: objects are stored as JSON, which can't say it."},
