@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -43,6 +44,14 @@ func AttributesOf(r *http.Request) *authorizer.AttributesRecord {
 			selectFields(a, query)
 		}
 	}
+	return a
+}
+
+// WatchOf returns what a watch of a resource asks for, without its user and path, if it isn't asked by a path of Kubernetes: in a namespace, "" for
+// all, and limited by the query's fieldSelector.
+func WatchOf(of schema.GroupVersionResource, namespace string, query url.Values) *authorizer.AttributesRecord {
+	a := &authorizer.AttributesRecord{ResourceRequest: true, Verb: "watch", APIGroup: of.Group, APIVersion: of.Version, Resource: of.Resource, Namespace: namespace}
+	selectName(a, query)
 	return a
 }
 
@@ -147,9 +156,13 @@ func readQuery(a *authorizer.AttributesRecord, raw string) {
 	case a.Name == "":
 		a.Verb = "list"
 	}
-	if a.Name != "" {
-		return
+	if a.Name == "" {
+		selectName(a, query)
 	}
+}
+
+// selectName notes which fields a list or a watch is limited to, and the one object that it's of if a field selector names it.
+func selectName(a *authorizer.AttributesRecord, query url.Values) {
 	if name, ok := selectFields(a, query).Exact("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
 		a.Name = name
 	}

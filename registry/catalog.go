@@ -1,10 +1,12 @@
 package registry
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -79,6 +81,29 @@ func (c *Catalog) Preferred(of runtimeschema.GroupResource) *Endpoint {
 		}
 	}
 	return nil
+}
+
+// Named returns the endpoint that a text names: "widgets.example.com" the preferred version of the resource, "widgets.v1.example.com" that
+// version. The errors are those of Lookup: ErrNotServed if there's none.
+func (r *Registry) Named(ctx context.Context, name string) (*Endpoint, error) {
+	exact, of := runtimeschema.ParseResourceArg(name)
+	missing := of.WithVersion("")
+	if exact != nil {
+		missing = *exact
+	}
+	for range 2 {
+		served := r.Catalog()
+		if e := served.Preferred(of); e != nil {
+			return e, nil
+		}
+		if e := served.Endpoints[missing]; e != nil {
+			return e, nil
+		}
+		if _, err := r.Lookup(ctx, missing); err != nil && !errors.Is(err, ErrNotServed) { // it may be of a new definition
+			return nil, err
+		}
+	}
+	return nil, ErrNotServed
 }
 
 // Objects yields the resources and how many objects each has.

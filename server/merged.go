@@ -1,10 +1,10 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -61,7 +61,7 @@ func (h *handler) serveMerged(w *response, r *http.Request) error {
 	if reads.Flag(w.query, "initialEvents") {
 		start = cacher.StartState
 	}
-	query := mergedQuery(w.query)
+	query := reads.PartQuery(w.query)
 	at := func(query url.Values, start cacher.Start) opener {
 		return func() (watches.Source, watchstream.Options, error) {
 			parts := make([]reads.Part, len(targets))
@@ -87,17 +87,6 @@ func (h *handler) serveMerged(w *response, r *http.Request) error {
 	return h.serveWatch(w, r, o)
 }
 
-// mergedQuery returns what each resource's part is asked with.
-func mergedQuery(all url.Values) url.Values {
-	query := url.Values{}
-	for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "timeoutSeconds", "includeObject", "lite", "shardSelector", "fields", "sortBy"} {
-		if values, ok := all[name]; ok {
-			query[name] = values
-		}
-	}
-	return query
-}
-
 // mergedTargets finds the resources that a request names. A namespace is for those that are in namespaces.
 func (h *handler) mergedTargets(w *response, r *http.Request) (targets []target, err error) {
 	names := w.query["resource"]
@@ -108,7 +97,13 @@ func (h *handler) mergedTargets(w *response, r *http.Request) (targets []target,
 		return nil, registry.BadRequest("%d resources are named, and at most %d may be watched on one stream", len(names), maxMerged)
 	}
 	for _, name := range names {
-		e, err := h.resourceNamed(r.Context(), name)
+		if err := h.mayName(w, r, name); err != nil {
+			return nil, err
+		}
+		e, err := h.registry.Named(r.Context(), name)
+		if errors.Is(err, registry.ErrNotServed) {
+			return nil, statusError(http.StatusNotFound, "NotFound", "the parameter resource names "+strconv.Quote(clip.Text(name))+", which isn't served: see /apis, and write it as configmaps, widgets.example.com or widgets.v1.example.com")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -127,39 +122,43 @@ func (h *handler) mergedTargets(w *response, r *http.Request) (targets []target,
 	return targets, nil
 }
 
-// resourceNamed finds a resource by "widgets.example.com", which is its preferred version, or "widgets.v1.example.com".
-func (h *handler) resourceNamed(ctx context.Context, name string) (*registry.Endpoint, error) {
+// toWatch is what a user asks for who names a resource.
+func (h *handler) toWatch(w *response, r *http.Request, of schema.GroupVersionResource, namespace string) *authorizer.AttributesRecord {
+	asks := access.WatchOf(of, namespace, reads.PartQuery(w.query))
+	asks.Path, asks.User = r.URL.Path, w.Asks.User
+	return asks
+}
+
+// mayName returns 403 if the user may watch nothing that a name can mean. It's asked before the name is looked up: a 404 would tell
+// him what isn't served, as no path of Kubernetes does.
+func (h *handler) mayName(w *response, r *http.Request, name string) error {
+	if h.rbac == nil {
+		return nil
+	}
 	exact, of := schema.ParseResourceArg(name)
-	for range 2 {
-		served := h.registry.Catalog()
-		if e := served.Preferred(of); e != nil {
-			return e, nil
-		}
-		if exact != nil && served.Endpoints[*exact] != nil {
-			return served.Endpoints[*exact], nil
-		}
-		missing := of.WithVersion("")
-		if exact != nil {
-			missing = *exact
-		}
-		if _, err := h.registry.Lookup(ctx, missing); err != nil && !errors.Is(err, registry.ErrNotServed) { // it may be of a new definition
-			return nil, err
+	meant, other := of.WithVersion(""), exact
+	if exact != nil && ofKubernetes.MatchString(exact.Version) {
+		meant, other = *exact, &meant
+	}
+	namespace := w.query.Get("namespace")
+	if other != nil {
+		if allowed, _ := h.rbac.Decide(h.toWatch(w, r, *other, namespace)); allowed {
+			return nil // if it's the first that is served, mayWatch asks
 		}
 	}
-	return nil, statusError(http.StatusNotFound, "NotFound", "the parameter resource names "+strconv.Quote(clip.Text(name))+", which isn't served: see /apis, and write it as configmaps, widgets.example.com or widgets.v1.example.com")
+	return h.decide(r.Context(), h.toWatch(w, r, meant, namespace))
 }
+
+// ofKubernetes is how the versions of Kubernetes begin: what has one before its group is refused in these words.
+var ofKubernetes = regexp.MustCompile(`^v[0-9]`)
 
 // mayWatch returns what the user asks for, a watch of each target, or 403 for the first that he may not watch.
 func (h *handler) mayWatch(w *response, r *http.Request, targets []target) (all []*authorizer.AttributesRecord, err error) {
 	if h.rbac == nil {
 		return nil, nil
 	}
-	query := mergedQuery(w.query)
-	query.Set("watch", "true")
 	for _, t := range targets {
-		asks := access.AttributesOf(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/apis/group/version/resource", RawQuery: query.Encode()}})
-		asks.APIGroup, asks.APIVersion, asks.Resource, asks.Namespace = t.endpoint.Group, t.endpoint.Version, t.endpoint.Plural, t.Namespace
-		asks.Path, asks.User = r.URL.Path, w.Asks.User
+		asks := h.toWatch(w, r, t.endpoint.Path(), t.Namespace)
 		if err := h.decide(r.Context(), asks); err != nil {
 			return nil, err
 		}

@@ -230,6 +230,22 @@ func TestMergedRights(t *testing.T) {
 	s.expect("ann", "GET /apiserver-lite/v1/watch?resource=configmaps", "", 403, `configmaps is forbidden: User "ann" cannot watch resource "configmaps" in API group "" at the cluster scope`)
 	s.expect("bob", "GET "+one, "", 403, `configmaps is forbidden: User "bob" cannot watch resource "configmaps" in API group "" in the namespace "default"`)
 	s.expect("", "GET "+one, "", 403, `configmaps is forbidden: User "system:anonymous" cannot watch resource "configmaps" in API group "" in the namespace "default"`)
+	const named, nothings = "GET /apiserver-lite/v1/watch?resource=", `nothings.example.com is forbidden: User "bob" cannot watch resource "nothings" in API group "example.com" `
+	for _, refused := range []struct{ user, names, message string }{ // what isn't served is refused as what is
+		{"bob", "nothings.example.com", nothings + "at the cluster scope"},
+		{"bob", "nothings.example.com&namespace=default", nothings + `in the namespace "default"`},
+		{"bob", "nothings.v1.example.com", nothings + "at the cluster scope"},
+		{"bob", "namespaces&namespace=default", `namespaces is forbidden: User "bob" cannot watch resource "namespaces" in API group "" in the namespace "default"`},
+		{"bob", "leases.v1.coordination.k8s.io", `leases.coordination.k8s.io is forbidden: User "bob" cannot watch resource "leases" in API group "coordination.k8s.io" at the cluster scope`},
+		{"bob", "", `forbidden: User "bob" cannot watch resource "" in API group "" at the cluster scope`},
+		{"ann", "configmaps&namespace=default&resource=nothings.x", `nothings.x is forbidden: User "ann" cannot watch resource "nothings" in API group "x" in the namespace "default"`},
+	} {
+		s.expect(refused.user, named+refused.names, "", 403, refused.message)
+	}
+	s.role("nothings", "ann", `[`+aRule("example.com", "nothings", "watch")+`]`)
+	for _, name := range []string{"nothings.example.com", "nothings.v1.example.com"} {
+		s.expect("ann", named+name+"&namespace=default", "", 404, `the parameter resource names "`+name+`", which isn't served: see /apis, and write it as configmaps, widgets.example.com or widgets.v1.example.com`)
+	}
 	s.role("secrets", "ann", `[`+aRule("", "secrets", "watch")+`]`)
 	r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+both, nil)
 	if err != nil {

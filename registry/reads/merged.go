@@ -2,6 +2,7 @@ package reads
 
 import (
 	"context"
+	"net/url"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -13,6 +14,17 @@ import (
 type Part struct {
 	Reader
 	*registry.Request
+}
+
+// PartQuery returns what each part is asked with of a request's whole query.
+func PartQuery(all url.Values) url.Values {
+	query := url.Values{}
+	for _, name := range []string{"labelSelector", "fieldSelector", "resourceVersion", "timeoutSeconds", "includeObject", "lite", "shardSelector", "fields", "sortBy"} {
+		if values, ok := all[name]; ok {
+			query[name] = values
+		}
+	}
+	return query
 }
 
 // WatchMerged opens one watch of several resources, each as Watch would open it, which have one order and one position. The
