@@ -1,6 +1,6 @@
 // Package bundle makes the console's files from its sources: TypeScript in src and the packages that package-lock.json names. The
 // packages come from npm, which keeps them in .packages; esbuild, which is linked here, makes one script and one stylesheet of
-// them, and a second script for what most visits don't need. The same sources make the same files.
+// them, and scripts of their own for the editor and the plots, which most visits don't need. The same sources make the same files.
 package bundle
 
 import (
@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -32,19 +31,11 @@ func Make(dir string) (Files, error) {
 	if err := Install(dir); err != nil {
 		return nil, err
 	}
-	script, err := build(dir, "src/main.tsx", nil)
+	files, inputs, err := build(dir)
 	if err != nil {
 		return nil, err
 	}
-	editor, err := build(dir, "src/editor/editor.ts", nil)
-	if err != nil {
-		return nil, err
-	}
-	files := Files{}
-	editorName := files.add("editor", ".js", editor.script)
-	// The name of the second script is known only now, so the first one has a word in its place.
-	main := bytes.ReplaceAll(script.script, []byte("EDITOR_SCRIPT"), []byte("./"+editorName))
-	licenses, err := licenses(dir, slices.Concat(script.inputs, editor.inputs))
+	licenses, err := licenses(dir, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +44,9 @@ func Make(dir string) (Files, error) {
 		return nil, err
 	}
 	files["index.html"] = []byte(strings.NewReplacer(
-		"SCRIPT", files.add("console", ".js", main),
-		"STYLE", files.add("console", ".css", script.style),
+		"EARLY", files.named("early", ".js"),
+		"SCRIPT", files.named("console", ".js"),
+		"STYLE", files.named("console", ".css"),
 		"LICENSES", files.add("licenses", ".txt", licenses),
 	).Replace(string(page)))
 	return files, nil
@@ -66,6 +58,16 @@ func (f Files) add(name, end string, content []byte) string {
 	name += "." + hex.EncodeToString(sum[:5]) + end
 	f[name] = content
 	return name
+}
+
+// named returns the name of the file whose name begins and ends so, around a hash.
+func (f Files) named(begin, end string) string {
+	for name := range f {
+		if strings.HasPrefix(name, begin+".") && strings.HasSuffix(name, end) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Install has npm bring the packages of the lock file, unless they're there.
@@ -99,38 +101,29 @@ func Install(dir string) error {
 	return os.WriteFile(stamp, lock, 0o644)
 }
 
-// built is what esbuild makes of a source and what it imports.
-type built struct {
-	script, style []byte
-	inputs        []string // the paths of the files in it, below the module's directory
-}
-
-// build bundles the source with that name.
-func build(dir, name string, external []string) (*built, error) {
+// build bundles the sources, and returns the paths of the files that are in them, below the module's directory. What is imported only when
+// it's needed is a file of its own.
+func build(dir string) (Files, []string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	result := api.Build(api.BuildOptions{
-		AbsWorkingDir: dir, EntryPoints: []string{name}, NodePaths: []string{filepath.Join(dir, packages, "node_modules")},
-		Bundle: true, Format: api.FormatESModule, Target: api.ES2022, External: append(external, "EDITOR_SCRIPT"),
+		AbsWorkingDir: dir, EntryPointsAdvanced: []api.EntryPoint{{InputPath: "src/early.ts", OutputPath: "early"}, {InputPath: "src/main.tsx", OutputPath: "console"}},
+		NodePaths: []string{filepath.Join(dir, packages, "node_modules")}, Outdir: filepath.Join(dir, "out"),
+		Bundle: true, Splitting: true, Format: api.FormatESModule, Target: api.ES2022, EntryNames: "[name].[hash]", ChunkNames: "[name].[hash]",
 		MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true, LegalComments: api.LegalCommentsNone,
-		JSX: api.JSXAutomatic, JSXImportSource: "preact", Charset: api.CharsetUTF8, Metafile: true, Outdir: filepath.Join(dir, "out"),
+		JSX: api.JSXAutomatic, JSXImportSource: "preact", Charset: api.CharsetUTF8, Metafile: true,
 	})
 	if len(result.Errors) > 0 {
-		return nil, errors.New(strings.Join(api.FormatMessages(result.Errors, api.FormatMessagesOptions{}), "\n"))
+		return nil, nil, errors.New(strings.Join(api.FormatMessages(result.Errors, api.FormatMessagesOptions{}), "\n"))
 	}
-	b := &built{}
+	files := Files{}
 	for _, file := range result.OutputFiles {
-		switch filepath.Ext(file.Path) {
-		case ".js":
-			b.script = file.Contents
-		case ".css":
-			b.style = file.Contents
-		}
+		files[filepath.Base(file.Path)] = file.Contents
 	}
-	b.inputs, err = inputsOf(result.Metafile)
-	return b, err
+	inputs, err := inputsOf(result.Metafile)
+	return files, inputs, err
 }
 
 // Pack compresses a file as it's stored. How well differs by the version of Go, so what's stored is compared by Unpack.

@@ -3,6 +3,7 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { signal } from "@preact/signals";
 import "./style.css";
+import "uplot/dist/uPlot.min.css";
 import { route } from "./route";
 import { discover, kinds } from "./api/discovery";
 import { messageOf, Refusal, strange, token } from "./api/client";
@@ -48,8 +49,6 @@ function Page() {
   const { view } = route.value;
   const current = views.find((v) => v.name === view);
   useEffect(() => { document.title = `${current?.title ?? "Object"} · apiserver-lite`; }, [view]);
-  const known = kinds.value !== undefined;
-  useEffect(() => { if (known) performance.mark("view"); }, [known]); // for who measures how soon it's there
   const View = view === "object" ? ObjectView : current?.view;
   return (
     <>

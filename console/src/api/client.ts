@@ -29,6 +29,7 @@ export interface Call {
   type?: string; // of the body
   body?: string;
   signal?: AbortSignal;
+  answer?: Promise<Response>; // if it was asked already
 }
 
 /** Asks the server. It throws a Refusal if the answer is none of success, and what fetch throws if there is none. */
@@ -36,7 +37,7 @@ export async function call(path: string, c: Call = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: c.accept ?? "application/json" };
   if (c.type) headers["Content-Type"] = c.type;
   if (token.value) headers["Authorization"] = `Bearer ${token.peek()}`;
-  const answer = await fetch(path, { method: c.method ?? "GET", headers, body: c.body, signal: c.signal, credentials: "same-origin", redirect: "error" });
+  const answer = await (c.answer ?? fetch(path, { method: c.method ?? "GET", headers, body: c.body, signal: c.signal, credentials: "same-origin", redirect: "error" }));
   if (answer.ok) return answer;
   if (answer.status === 401) strange.value = true;
   throw new Refusal(await statusOf(answer));

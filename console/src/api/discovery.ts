@@ -36,11 +36,16 @@ export const kinds = signal<Kind[] | undefined>(undefined);
 /** Names of kinds that came while the page was open. */
 export const fresh = signal<ReadonlySet<string>>(new Set());
 
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+declare global {
+  /** What is asked for discovery, and the answers that early.ts has asked for. */
+  var discovery: { paths: string[]; accept: string; answers?: Promise<Response>[] };
+}
 
 /** Asks which kinds there are. */
 export async function discover(): Promise<void> {
-  const [core, groups] = await Promise.all(["/api?pretty=false", "/apis?pretty=false"].map((path) => json<Discovery>(path, { accept: aggregated })));
+  const { paths, accept, answers } = discovery;
+  discovery.answers = undefined; // they're good for once
+  const [core, groups] = await Promise.all(paths.map((path, i) => json<Discovery>(path, { accept, answer: answers?.[i] })));
   const found = [...core.items, ...groups.items].flatMap((group) => kindsOf(group));
   found.sort((a, b) => a.group < b.group ? -1 : a.group > b.group ? 1 : a.resource < b.resource ? -1 : 1);
   const before = kinds.peek();

@@ -4,8 +4,7 @@ import type * as module from "../editor/editor";
 let loaded: Promise<typeof module> | undefined;
 
 export function loadEditor(): Promise<typeof module> {
-  // @ts-expect-error the bundle has the script's name here
-  loaded ??= import("EDITOR_SCRIPT") as Promise<typeof module>;
+  loaded ??= import("../editor/editor");
   return loaded;
 }
 

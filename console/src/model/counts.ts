@@ -14,6 +14,9 @@ const drawInterval = 200;
 /** How many pieces of news are kept, and how many kinds a stream may have. */
 const mostNews = 30, mostKinds = 256;
 
+/** How many counts are asked for at once: the page has other things to do, too. */
+const atOnce = 4;
+
 export interface Count { n: number; moved: number } // moved is when it changed last, by performance.now(); 0: not yet
 
 export interface News { id: number; what: "new" | "changed" | "gone"; kind: Kind; namespace: string; name: string; at: number } // at is a Date's number
@@ -46,19 +49,22 @@ function keep(all: Kind[]): () => void {
     if (polls) timer = window.setTimeout(() => void round(true), interval);
     else close = follow(all, versions, (refused) => { close(); void round(refused); });
   };
-  void round(false);
-  return () => { stopped = true; clearTimeout(timer); close(); };
+  const frame = requestAnimationFrame(() => { timer = window.setTimeout(() => void round(false)); }); // the kinds are drawn first
+  return () => { stopped = true; cancelAnimationFrame(frame); clearTimeout(timer); close(); };
 }
 
 /** Counts all kinds once, and notes at which version each count was right. */
 async function look(all: Kind[], versions: Map<string, number>): Promise<void> {
   const found = new Map<string, Count>();
-  await Promise.all(all.map(async (k) => {
-    const link = linkOf(k), was = counts.peek().get(link);
-    const answer = await countOf(k);
-    if (answer) versions.set(link, answer.version);
-    const n = answer?.n ?? was?.n;
-    if (n !== undefined) found.set(link, was?.n === n ? was : { n, moved: was ? performance.now() : 0 });
+  const left = [...all];
+  await Promise.all(Array.from({ length: atOnce }, async () => {
+    for (let k = left.shift(); k; k = left.shift()) {
+      const link = linkOf(k), was = counts.peek().get(link);
+      const answer = await countOf(k);
+      if (answer) versions.set(link, answer.version);
+      const n = answer?.n ?? was?.n;
+      if (n !== undefined) found.set(link, was?.n === n ? was : { n, moved: was ? performance.now() : 0 });
+    }
   }));
   counts.value = found;
 }

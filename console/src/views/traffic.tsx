@@ -1,7 +1,6 @@
 // What goes on: the last quarter of an hour as plots, who watches, and who else serves.
 import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
+import type uPlot from "uplot";
 import { json, messageOf, Refusal } from "../api/client";
 import { dark } from "../ui/shade";
 
@@ -64,24 +63,27 @@ export function TrafficView() {
   );
 }
 
+let loaded: Promise<typeof uPlot> | undefined;
+
+/** What draws plots: a script of its own, which comes with the first of them. */
+function drawing(): Promise<typeof uPlot> { return loaded ??= import("uplot").then((m) => m.default); }
+
 function Plot({ title, unit, times, values }: { title: string; unit: (v: number) => string; times: number[]; values: (number | null)[] }) {
   const at = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
+  const latest = useRef<uPlot.AlignedData>([[]]);
+  latest.current = [times, values];
   useEffect(() => {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name: string) => style.getPropertyValue(name).trim();
-    const axis: uPlot.Axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
-    plot.current = new uPlot({
-      width: Math.max(200, at.current!.clientWidth), height: 130, legend: { show: false }, cursor: { y: false, points: { size: 6 } },
-      scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-      axes: [{ ...axis, size: 24, space: 80 }, { ...axis, size: 56, space: 28, values: (_u, all) => all.map(unit) }],
-      series: [{}, { stroke: colour("--accent"), width: 1.5, fill: colour("--accent-ground"), points: { show: false } }],
-    }, [times, values] as uPlot.AlignedData, at.current!);
-    const resize = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(200, at.current!.clientWidth), height: 130 }));
-    resize.observe(at.current!);
-    return () => { resize.disconnect(); plot.current?.destroy(); };
+    let gone = false;
+    const resize = new ResizeObserver(() => plot.current?.setSize(sizeIn(at.current!)));
+    void drawing().then((UPlot) => {
+      if (gone) return;
+      plot.current = new UPlot({ ...looks(unit), ...sizeIn(at.current!) }, latest.current, at.current!);
+      resize.observe(at.current!);
+    });
+    return () => { gone = true; resize.disconnect(); plot.current?.destroy(); };
   }, []);
-  useEffect(() => plot.current?.setData([times, values] as uPlot.AlignedData), [times, values]);
+  useEffect(() => plot.current?.setData(latest.current), [times, values]);
   const known = values.filter((v): v is number => v !== null), last = known.at(-1);
   const now = last === undefined ? "" : unit(last);
   return (
@@ -90,6 +92,21 @@ function Plot({ title, unit, times, values }: { title: string; unit: (v: number)
       <div ref={at} role="img" aria-label={`${title}: ${now} now${known.length > 0 ? `, at most ${unit(Math.max(...known))}` : ""}`} />
     </figure>
   );
+}
+
+const sizeIn = (holder: HTMLElement) => ({ width: Math.max(200, holder.clientWidth), height: 130 });
+
+/** A plot in the page's colours. */
+function looks(unit: (v: number) => string): Omit<uPlot.Options, "width" | "height"> {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => style.getPropertyValue(name).trim();
+  const axis: uPlot.Axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
+  return {
+    legend: { show: false }, cursor: { y: false, points: { size: 6 } },
+    scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    axes: [{ ...axis, size: 24, space: 80 }, { ...axis, size: 56, space: 28, values: (_u, all) => all.map(unit) }],
+    series: [{}, { stroke: colour("--accent"), width: 1.5, fill: colour("--accent-ground"), points: { show: false } }],
+  };
 }
 
 /** How many watchers are listed, those that are furthest behind first. */
