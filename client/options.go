@@ -12,7 +12,7 @@ import (
 )
 
 // Option says more about a request. One that would change what the request is about, or when it's done, is refused where it has no
-// use: Labels, Fields, Where, SortBy and At where nothing is selected or listed, IfVersion and IfUID where nothing is deleted. Any other has no effect
+// use: Labels, Fields, Where, SortBy, Only and At where nothing is selected or listed, IfVersion and IfUID where nothing is deleted. Any other has no effect
 // there.
 type Option func(*settings)
 
@@ -52,9 +52,9 @@ type verb struct {
 
 // The kinds of requests, with what each may have in its query.
 var (
-	aGet    = verb{name: "a get", params: []string{"resourceVersion"}}
-	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "sortBy", "resourceVersion", "resourceVersionMatch"}}
-	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", liteParameter, "timeoutSeconds"}}
+	aGet    = verb{name: "a get", params: []string{"resourceVersion", liteParameter, "fields"}}
+	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "sortBy", "fields", "resourceVersion", "resourceVersionMatch"}}
+	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", liteParameter, "fields", "timeoutSeconds"}}
 	aCreate = verb{name: "a create", params: paramsOfWrite, creates: true}
 	aUpdate = verb{name: "an update", params: paramsOfWrite}
 	aPatch  = verb{name: "a patch", params: paramsOfWrite}
@@ -82,6 +82,8 @@ func (s *settings) check(v verb) error {
 		useless = "Fields"
 	case lacks("sortBy"):
 		useless = "SortBy"
+	case lacks("fields"):
+		useless = "Only"
 	case lacks("resourceVersionMatch") && s.query.Get("resourceVersionMatch") == matchExact:
 		useless = "At"
 	case s.ifVersion != "" && !v.deletes:
@@ -170,6 +172,19 @@ func SortBy(field string) Option {
 			s.err = err
 		}
 		s.query.Set("sortBy", field)
+		s.query.Set(liteParameter, "true")
+	}
+}
+
+// Only leaves of each object some fields, such as "metadata.labels,spec.ports[*].port", and those by which it's known: apiVersion, kind, name,
+// namespace and resourceVersion. A watch has no event of a change of something else. It's for reading: an update of what is left would
+// take the rest away. Only apiserver-lite knows it: another server ignores it.
+func Only(fields string) Option {
+	return func(s *settings) {
+		if _, err := selectors.ParsePaths(fields); err != nil {
+			s.err = err
+		}
+		s.query.Set("fields", fields)
 		s.query.Set(liteParameter, "true")
 	}
 }

@@ -49,6 +49,13 @@ func TestOptionsWithoutUseAreNotSent(t *testing.T) {
 		{"list", func() error { _, err := things.List(ctx, all...); return err }, "labelSelector=a%3Db&resourceVersion=4&resourceVersionMatch=NotOlderThan"},
 		{"list by any field", func() error { _, err := things.List(ctx, Where("spec.size>3||!spec.x"), PageSize(0)); return err }, "fieldSelector=spec.size%3E3%7C%7C%21spec.x&lite=true"},
 		{"sorted list", func() error { _, err := things.List(ctx, SortBy("-spec.size"), PageSize(0)); return err }, "lite=true&sortBy=-spec.size"},
+		{"list of some fields", func() error { _, err := things.List(ctx, Only("spec.size,status"), PageSize(0)); return err }, "fields=spec.size%2Cstatus&lite=true"},
+		{"get of some fields", func() error { _, err := things.Get(ctx, "x", Only("spec.size")); return err }, "fields=spec.size&lite=true"},
+		{"watch of some fields", func() error {
+			for range things.Watch(ctx, Since("3"), Only("spec.size"), Where("spec.x")) {
+			}
+			return nil
+		}, "fieldSelector=spec.x&fields=spec.size&lite=true&resourceVersion=3&watch=true"},
 		{"watch", func() error {
 			for range things.Watch(ctx, all...) {
 			}
@@ -87,6 +94,9 @@ func TestUselessOptionsAreRefused(t *testing.T) {
 		{"get of labels", func() error { _, err := things.Get(ctx, "x", Labels("a=b")); return err }, "Labels has no use in a get"},
 		{"get of a version", func() error { _, err := things.Get(ctx, "x", At("5")); return err }, "At has no use in a get"},
 		{"table of one", func() error { _, err := things.Table(ctx, "x", nil, Fields("a=b")); return err }, "Fields has no use in a get"},
+		{"table of some fields", func() error { _, err := things.Table(ctx, "", nil, Only("spec")); return err }, "Only has no use in a table, which has columns"},
+		{"create of some fields", func() error { _, err := things.Create(ctx, &object, Only("spec")); return err }, "Only has no use in a create"},
+		{"delete of some fields", func() error { return things.DeleteCollection(ctx, Only("spec")) }, "Only has no use in a delete of a collection"},
 		{"list of a version", func() error { _, err := things.List(ctx, IfVersion("5")); return err }, "IfVersion has no use in a list"},
 		{"create", func() error { _, err := things.Create(ctx, &object, IfUID("u")); return err }, "IfUID has no use in a create"},
 		{"update", func() error { _, err := things.Update(ctx, &object, IfVersion("5")); return err }, "IfVersion has no use in an update"},

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -36,6 +37,9 @@ func (c Collection[T]) Table(ctx context.Context, name string, progress func(don
 	}
 	if err := s.check(v); err != nil {
 		return nil, err
+	}
+	if s.query.Has("fields") {
+		return nil, errors.New("client: Only has no use in a table, which has columns")
 	}
 	var all Table
 	for token := ""; ; {

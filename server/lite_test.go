@@ -424,7 +424,58 @@ func TestProjection(t *testing.T) {
 			t.Errorf("%s: %s %s", path, res.Status, body)
 		}
 	}
-	if res, body := s.Do("GET", withLite(boatsPath, "fields", "spec.size"), "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("fields of a Table: %s %s", res.Status, body)
+}
+
+// TestProjectionForms: fields leave the same of one object and of a list, as JSON and as YAML; what isn't whole objects as JSON is refused, with
+// what to do.
+func TestProjectionForms(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	_, one := s.Do("GET", withLite(boatsPath+"/ant", "fields", "spec.size"), "")
+	if !strings.Contains(one, `"spec":{"size":3}}`) || strings.Contains(one, "uid") || !strings.Contains(one, `"kind":"Boat"`) {
+		t.Errorf("of one object is left %s", one)
+	}
+	for _, path := range []string{boatsPath, boatsPath + "/ant"} {
+		res, body := s.Do("GET", withLite(path, "fields", "spec.size"), "", "Accept", "application/yaml")
+		if res.StatusCode != http.StatusOK || !strings.Contains(body, "size: 3") || strings.Contains(body, "hull") || strings.Contains(body, "uid") {
+			t.Errorf("as YAML %s is %s", path, body)
+		}
+	}
+	if res, body := s.Do("DELETE", withLite(boatsPath, "fields", "spec.hull")+"&dryRun=All&limit=1&sortBy=-spec.size", ""); res.StatusCode != http.StatusOK || !strings.Contains(body, `"spec":{"hull":"steel"}}`) {
+		t.Errorf("a deletion answers %s", body)
+	}
+	const table, metadata, metadataList = "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	const columns, whole, json = "a Table has columns: leave fields out, or ask with Accept: application/json", "ask with Accept: application/json, and for all of it with fields=metadata", "the answer would be protobuf: leave fields out"
+	const mapsPath = "/api/v1/namespaces/default/configmaps"
+	s.PostYAML(mapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`)
+	for _, test := range []struct{ path, accept, message string }{
+		{boatsPath, table, columns},
+		{boatsPath + "/ant", table, columns},
+		{boatsPath, metadataList, whole},
+		{boatsPath + "/ant", metadata, whole},
+		{mapsPath, protobuf, json},
+		{mapsPath + "/a", protobuf, json},
+	} {
+		for _, watched := range []string{"", "&watch=true"} {
+			accept := test.accept
+			if watched != "" {
+				accept = strings.Replace(accept, "MetadataList", "Metadata", 1)
+			}
+			res, body := s.Do("GET", withLite(test.path, "fields", "metadata.name")+watched, "", "Accept", accept)
+			if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, test.message) {
+				t.Errorf("%s%s as %s: %s %s, want %q", test.path, watched, accept, res.Status, body, test.message)
+			}
+		}
+	}
+	if res, body := s.Do("GET", "/apiserver-lite/v1/watch?resource=boats.example.com&lite=true&fields=spec.size", "", "Accept", table); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("a watch of several kinds: %s %s", res.Status, body)
+	}
+	if res, body := s.Do("GET", withLite(boatsPath+"/ant", "sortBy", "spec.size"), ""); res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "sortBy is for lists") {
+		t.Errorf("an order of one object: %s %s", res.Status, body)
+	}
+	s.PostYAML(definitionsPath, strings.NewReplacer("boat", "raft", "Boat", "Raft").Replace(boats)+"    subresources: {scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}\n")
+	if res, body := s.Do("GET", "/apis/example.com/v1/namespaces/default/rafts/a/scale?lite=true&fields=spec.size", ""); res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "and scale is none") {
+		t.Errorf("fields of a scale: %s %s", res.Status, body)
 	}
 }

@@ -52,11 +52,6 @@ func (h *handler) serveMerged(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if at := w.query.Get("resourceVersion"); at != "" {
-		if _, err := strconv.ParseInt(at, 10, 64); err != nil {
-			return registry.BadRequest("the parameter resourceVersion must be a version that an object, a list or an event has, and is %q", clip.Text(at))
-		}
-	}
 	start := cacher.StartNow
 	if reads.Flag(w.query, "initialEvents") {
 		start = cacher.StartState

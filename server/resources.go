@@ -303,6 +303,9 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		if err := h.takeSeat(w, r, inflight.Write, collectionWrites); err != nil {
 			return err
 		}
+		if err := w.enterSorting(r); err != nil {
+			return err
+		}
 		w.auditRequest(b)
 		asked.Body = b.data
 		if list, err = writes.Of(t.endpoint).DeleteCollection(r.Context(), asked); err != nil {

@@ -282,11 +282,12 @@ func (p *place) find(ctx context.Context, s *session, resource string) (client.C
 }
 
 // selection is the flags that say which objects.
-type selection struct{ labels, fields string }
+type selection struct{ labels, fields, expression string }
 
 func (s *selection) addFlags(set *pflag.FlagSet) {
 	set.StringVarP(&s.labels, "selector", "l", "", "label selector, such as tier=front")
 	set.StringVar(&s.fields, "field-selector", "", "field selector, such as metadata.name=red")
+	set.StringVar(&s.expression, "where", "", "selects by any field, such as 'spec.size>3,spec.host^=eu-||!spec.owner'; of an apiserver-lite only")
 }
 
 // check refuses selectors that don't parse, and those that are given beside something else that says which objects are meant.
@@ -297,17 +298,24 @@ func (s *selection) check(beside string) error {
 	if _, err := selectors.ParseFields(s.fields); err != nil {
 		return usageError("--field-selector: %w", err)
 	}
+	if _, err := selectors.ParseExpression(s.expression); err != nil {
+		return usageError("--where: %w", err)
+	}
 	switch {
+	case s.fields != "" && s.expression != "":
+		return usageError("--field-selector and --where exclude each other")
 	case beside == "":
 	case s.labels != "":
 		return usageError("--selector and %s exclude each other", beside)
 	case s.fields != "":
 		return usageError("--field-selector and %s exclude each other", beside)
+	case s.expression != "":
+		return usageError("--where and %s exclude each other", beside)
 	}
 	return nil
 }
 
-func (s *selection) given() bool { return s.labels != "" || s.fields != "" }
+func (s *selection) given() bool { return s.labels != "" || s.fields != "" || s.expression != "" }
 
 // options returns the selectors.
 func (s *selection) options() (options []client.Option) {
@@ -317,7 +325,32 @@ func (s *selection) options() (options []client.Option) {
 	if s.fields != "" {
 		options = append(options, client.Fields(s.fields))
 	}
+	if s.expression != "" {
+		options = append(options, client.Where(s.expression))
+	}
 	return options
+}
+
+// projection is the flag that says which fields of objects.
+type projection struct{ only string }
+
+func (p *projection) addFlags(set *pflag.FlagSet, of string) {
+	set.StringVar(&p.only, "fields", "", "leaves "+of+" these fields, such as metadata.labels,spec.size; of an apiserver-lite only")
+}
+
+func (p *projection) check() error {
+	if _, err := selectors.ParsePaths(p.only); p.only != "" && err != nil {
+		return usageError("--fields: %w", err)
+	}
+	return nil
+}
+
+// options returns the projection.
+func (p *projection) options() []client.Option {
+	if p.only == "" {
+		return nil
+	}
+	return []client.Option{client.Only(p.only)}
 }
 
 // errNoResource is the lack of a resource.

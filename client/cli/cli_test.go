@@ -87,6 +87,17 @@ func TestCommands(t *testing.T) {
 		{"get widgets -o name", "", 0, "widgets.example.com/blue\nwidgets.example.com/red\n", ""},
 		{"get widgets -l tier=front -o name", "", 0, "widgets.example.com/red\n", ""},
 		{"get widgets --field-selector spec.color=blue -o name -A", "", 0, "widgets.example.com/blue\n", ""},
+		{"get widgets --where spec.size>2||spec.color=green -o name", "", 0, "widgets.example.com/red\n", ""},
+		{"get widgets --sort-by -spec.color -o name", "", 0, "widgets.example.com/red\nwidgets.example.com/blue\n", ""},
+		{"get widgets --sort-by spec.siez -o name", "", 1, "", "the nearest is spec.size"},
+		{"get widgets --where spec..size -o name", "", 2, "", "--where: unable to parse"},
+		{"get widgets --where spec.size --field-selector spec.color=blue", "", 2, "", "--field-selector and --where exclude each other"},
+		{"get widgets red --where spec.size", "", 2, "", "--where and names exclude each other"},
+		{"get widgets --sort-by a,b", "", 2, "", "--sort-by: unable to parse"},
+		{"get widgets red --sort-by spec.size", "", 2, "", "--sort-by and names exclude each other"},
+		{"get widgets --fields spec.size", "", 2, "", "--fields is for -o json"},
+		{"get widgets --fields , -o json", "", 2, "", "--fields: unable to parse"},
+		{"delete widgets --where spec.size>2 --dry-run", "", 0, "widgets.example.com deleted\n", ""},
 		{"get wd red blue -o name", "", 0, "widgets.example.com/red\nwidgets.example.com/blue\n", ""},
 		{"get wd -n nowhere", "", 0, "", "no widgets.example.com found"},
 		{"get gizmos", "", 1, "", `no resource "gizmos"`},
@@ -138,6 +149,31 @@ func TestCommands(t *testing.T) {
 		if got := invoke(t, "", "", name, "--help"); got.code != 0 || !strings.Contains(got.out, "apiserver-lite "+name) || !strings.Contains(got.out, "--kubeconfig") {
 			t.Errorf("%s --help: exit %d, %s", name, got.code, got.out)
 		}
+	}
+}
+
+// TestFields: of what is printed and watched, the fields are left that were asked for, and what makes an object known.
+func TestFields(t *testing.T) {
+	s := serve(t)
+	if got := invoke(t, s.URL, "", "apply", "-f", widgets, "-f", "../../testdata/objects/widget.yaml"); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	for _, args := range []string{"get widgets", "get widgets hello"} {
+		got := invoke(t, s.URL, "", append(strings.Fields(args), "-o", "json", "--fields", "spec.size")...)
+		if got.code != 0 || !strings.Contains(got.out, `"name":"hello"`) || !strings.Contains(got.out, `"spec":{"size":1}`) || strings.Contains(got.out, "red") {
+			t.Errorf("%s: exit %d\n%s%s", args, got.code, got.out, got.stderr)
+		}
+	}
+	w := startWatch(t, "watch", "widgets", "--fields", "spec.size", "--where", "spec.size<9", "--server", s.URL)
+	got := w.next(t, 1)
+	for _, spec := range []string{"color: blue, size: 1", "color: blue, size: 2", "size: 9"} {
+		if applied := invoke(t, s.URL, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: hello}, spec: {"+spec+"}}", "apply", "-f", "-"); applied.code != 0 {
+			t.Fatal(applied.stderr)
+		}
+	}
+	got = append(got, w.next(t, 2)...)
+	if want := []string{"ADDED hello", "MODIFIED hello", "DELETED hello"}; !slices.Equal(got, want) {
+		t.Errorf("it printed %q, want %q", got, want)
 	}
 }
 

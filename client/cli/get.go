@@ -10,12 +10,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
 // getCommand prints objects.
 type getCommand struct {
 	place
 	selection
+	projection
+	sortBy string
 	output string
 
 	resource string
@@ -25,6 +28,8 @@ type getCommand struct {
 func (c *getCommand) addFlags(set *pflag.FlagSet) {
 	c.place.addFlags(set)
 	c.selection.addFlags(set)
+	set.StringVar(&c.sortBy, "sort-by", "", "puts the objects into the order of a field, such as .spec.size, or -.spec.size for the largest first; of an apiserver-lite only")
+	c.projection.addFlags(set, "of objects, with -o json,")
 	set.StringVarP(&c.output, "output", "o", "", "table, wide, name or json (default table)")
 }
 
@@ -42,7 +47,30 @@ func (c *getCommand) parse(args []string) error {
 	if len(c.names) > 0 {
 		beside = "names"
 	}
-	return errors.Join(c.place.check(), c.selection.check(beside))
+	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside))
+}
+
+// checkOrder refuses an order that can't be read, or of objects that are named, and fields that nobody would see.
+func (c *getCommand) checkOrder(beside string) error {
+	if _, err := selectors.ParseSortKey(c.sortBy); c.sortBy != "" && err != nil {
+		return usageError("--sort-by: %w", err)
+	}
+	switch {
+	case c.sortBy != "" && beside != "":
+		return usageError("--sort-by and %s exclude each other", beside)
+	case c.only != "" && c.output != "json":
+		return usageError("--fields is for -o json: a table has columns")
+	}
+	return nil
+}
+
+// listOptions returns what is asked of a list.
+func (c *getCommand) listOptions() []client.Option {
+	options := append(c.selection.options(), c.projection.options()...)
+	if c.sortBy != "" {
+		options = append(options, client.SortBy(c.sortBy))
+	}
+	return options
 }
 
 func (c *getCommand) run(ctx context.Context, s *session) error {
@@ -59,7 +87,7 @@ func (c *getCommand) run(ctx context.Context, s *session) error {
 // objects prints objects one per line.
 func (c *getCommand) objects(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
 	for _, name := range c.names {
-		object, err := collection.Get(ctx, name)
+		object, err := collection.Get(ctx, name, c.projection.options()...)
 		if err != nil {
 			return err
 		}
@@ -68,7 +96,7 @@ func (c *getCommand) objects(ctx context.Context, s *session, collection client.
 	if len(c.names) > 0 {
 		return nil
 	}
-	list, err := collection.List(ctx, c.options()...)
+	list, err := collection.List(ctx, c.listOptions()...)
 	if err != nil {
 		return err
 	}
@@ -97,7 +125,7 @@ func (c *getCommand) table(ctx context.Context, s *session, collection client.Co
 		names = []string{""}
 	}
 	for _, name := range names {
-		table, err := collection.Table(ctx, name, s.progress, c.options()...)
+		table, err := collection.Table(ctx, name, s.progress, c.listOptions()...)
 		if err != nil {
 			return err
 		}

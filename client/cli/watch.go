@@ -23,6 +23,7 @@ const retryInterval = 2 * time.Second
 type watchCommand struct {
 	place
 	selection
+	projection
 	output string
 
 	resources []string
@@ -32,6 +33,7 @@ type watchCommand struct {
 func (c *watchCommand) addFlags(set *pflag.FlagSet) {
 	c.place.addFlags(set)
 	c.selection.addFlags(set)
+	c.projection.addFlags(set, "of objects and of changes")
 	set.StringVarP(&c.output, "output", "o", "", "json or line (default line on a terminal, else json)")
 }
 
@@ -55,7 +57,7 @@ func (c *watchCommand) parse(args []string) error {
 	if len(c.resources) > 1 && c.name != "" {
 		return usageError("a name is of one resource, and %s are several", args[0])
 	}
-	return errors.Join(c.place.check(), c.selection.check(beside))
+	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check())
 }
 
 // run watches until ctx ends, which is its end, or until the server refuses.
@@ -66,7 +68,7 @@ func (c *watchCommand) run(ctx context.Context, s *session) error {
 		l := liner{out: s.out, coloured: terminal(s.out) && s.getenv("NO_COLOR") == "", kinds: len(c.resources) > 1}
 		w.print = l.print
 	}
-	options := append(c.options(), client.Backoff(retryInterval, retryInterval))
+	options := append(append(c.selection.options(), c.projection.options()...), client.Backoff(retryInterval, retryInterval))
 	if c.name != "" {
 		options = append(options, client.Fields("metadata.name="+c.name))
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Get returns the object that Target names. With the subresource status it's the same object; with scale it's the object's
-// Scale. Of the query it reads resourceVersion, and for Tables includeObject: without a version the answer is as new as the
+// Scale. Of the query it reads resourceVersion, for Tables includeObject, and with lite=true fields: without a version the answer is as new as the
 // moment of the call, with "0" it's what the cache has, and with another version at least that.
 //
 // Errors are Status errors: 400 for parameters that can't be read, 404 for a missing object, 405 for finalize, 500 for a
@@ -41,6 +42,12 @@ func (e Reader) get(ctx context.Context, r *registry.Request) (registry.Result, 
 	shown, err := e.Shown(r)
 	if err != nil {
 		return registry.Result{}, err
+	}
+	if shown, err = e.projected(r, shown); err != nil {
+		return registry.Result{}, err
+	}
+	if selectors.IsLite(r.Query) && r.Query.Get("sortBy") != "" {
+		return registry.Result{}, registry.BadRequest("sortBy is for lists, and this is one object: leave it out")
 	}
 	if e.unstored() {
 		return e.getShown(ctx, r.Name, shown)

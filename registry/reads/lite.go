@@ -48,8 +48,15 @@ func (e Reader) projected(r *registry.Request, shown *form.Shown) (*form.Shown, 
 	if text == "" || !selectors.IsLite(r.Query) {
 		return shown, nil
 	}
-	if shown.Kind != form.Whole || shown.Encoding == form.Protobuf || shown.Item == nil || shown.Item.Encoding != nil {
-		return nil, registry.BadRequest("fields is for whole objects as JSON: ask with Accept: application/json")
+	switch {
+	case r.Subresource == registry.AtScale:
+		return nil, registry.BadRequest("fields is for whole objects, and %s is none: leave fields out", r.Subresource)
+	case shown.Kind == form.Table:
+		return nil, registry.BadRequest("fields is for whole objects, and a Table has columns: leave fields out, or ask with Accept: application/json")
+	case shown.Kind == form.MetadataOnly:
+		return nil, registry.BadRequest("fields is for whole objects, and %s is their metadata: ask with Accept: application/json, and for all of it with fields=metadata", form.MetadataOnly)
+	case shown.Encoding == form.Protobuf || shown.Item == nil || shown.Item.Encoding != nil:
+		return nil, registry.BadRequest("fields is for JSON, and the answer would be protobuf: leave fields out, or ask with Accept: application/json")
 	}
 	paths, err := selectors.ParsePaths(text)
 	if err != nil {

@@ -3,8 +3,10 @@ package reads
 import (
 	"context"
 	"net/url"
+	"strconv"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -79,6 +81,11 @@ func stillServed(parts []Part) bool {
 
 func watchMerged(ctx context.Context, parts []Part, start cacher.Start) (*cacher.Merged, watchstream.Options, error) {
 	first := parts[0]
+	if at := first.Query.Get("resourceVersion"); at != "" {
+		if _, err := strconv.ParseInt(at, 10, 64); err != nil {
+			return nil, watchstream.Options{}, registry.BadRequest("the parameter resourceVersion must be a version that an object, a list or an event has, and is %q", clip.Text(at))
+		}
+	}
 	opts, err := first.parseWatchOptions(first.Query)
 	if err != nil {
 		return nil, watchstream.Options{}, err

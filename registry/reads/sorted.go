@@ -20,8 +20,10 @@ const (
 	// maxSorted is how many objects are sorted at once. Of each up to 300 bytes are needed, besides those of a snapshot. The server
 	// lets few requests sort at a time (those that may write large answers).
 	maxSorted = 200_000
-	// maxSortedBytes bounds the objects that are read from history for it, in bytes: nothing else has them.
-	maxSortedBytes = 64 << 20
+	// maxSortedBytes bounds the objects that are read from history for it, in bytes: nothing else has them, and they stay until the client
+	// has taken them all, or the request's time is over. A client that stalls has no place among large answers meanwhile, and a server
+	// may have some hundred of these.
+	maxSortedBytes = 4 << 20
 )
 
 // sorting is by what a list is sorted.
