@@ -96,6 +96,8 @@ var floors = []floor{
 	{"server/flowcontrol", []string{"access", "fair", "registry", "server/wire", "storage", "storage/kube"}},
 	{"server/inflight", nil},
 	{"server/traffic", nil},
+	{"server/resets", []string{"registry"}},
+	{"server/bulk", []string{"registry", "registry/clip", "registry/object"}},
 	{"server/negotiation", []string{"kubeproto", "watchstream"}},
 	{"server/watches", []string{"access", "fair", "registry/clip", "server/wire", "storage/cacher", "watchstream"}},
 	{"server/replica", []string{"controllers", "storage", "storage/kv", "storage/cacher", "storage/election"}},
@@ -105,7 +107,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/negotiation", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/bulk", "server/resets", "server/negotiation", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},

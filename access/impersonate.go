@@ -38,6 +38,16 @@ func (i *Impersonated) Still(ctx context.Context) error {
 	return err
 }
 
+// By returns the user who is taken for another one.
+func (i *Impersonated) By() user.Info { return i.asks.User }
+
+// For is Impersonate for one more request of the same user, who asks for the same.
+func (i *Impersonated) For(r *http.Request) (*Impersonated, error) {
+	q := impersonationRequest{asks: AttributesOf(r), wanted: i.wanted, rules: i.rules}
+	q.asks.User = i.By()
+	return q.decide(r.Context())
+}
+
 // Impersonate returns who a request is to be taken for, nil if it asks for nobody else. by is who it comes from. It's allowed
 // if it's allowed in one of the modes. With a nil authorizer everything is allowed. After it the request has none of the
 // headers that ask. The error is a Status: if no mode allows it, that of the first one.

@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -31,6 +32,8 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	switch {
 	case r.URL.Path == mergedPath && r.Method == http.MethodGet:
 		return nil // each of its resources is asked about: see mayWatch
+	case bulk.Takes(r) && !w.stranger:
+		return nil // each of its objects is asked about: see serveItem
 	case r.URL.Path == trafficPath:
 		w.Asks.Path = metricsPath
 	}

@@ -73,8 +73,7 @@
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
 //   - Watches: 65,536 (watches.maxWatches), of which one user or address has at most three times as many as are free (watches.Share).
 //   - Questions of other replicas whether anything is left to do have their bound in package replica.
-//   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
-//     (maxSnapshotsBytes).
+//   - Snapshots of an ephemeral server: 64 (package resets) of 128 MiB, 512 MiB together.
 //   - Time: 60 s for a read (readDeadline) and 34 s for a write (writeDeadline), both from the headers on and with the time that
 //     it takes to know the user. Connections, headers and streams have their bounds in package wire.
 //   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
@@ -88,8 +87,8 @@
 //
 // # Locks
 //
-// snapshots.resetting is held during a whole reset. No request that holds it waits for another lock of the server's.
-// life.mu, inflight.mu, snapshots.mu, and those of the packages below (fair, watches, metrics, discovery, replica, internal/loglimit) are
+// resets.Snapshots.resetting is held during a whole reset. No request that holds it waits for another lock of the server's.
+// life.mu, inflight.mu, resets.Snapshots.mu, and those of the packages below (fair, watches, metrics, discovery, replica, internal/loglimit) are
 // leaves: no other lock of ours is taken while one of them is held. Under that of Metrics Prometheus takes its own. life.closeOnce is
 // held through the whole of Close.
 package server

@@ -26,6 +26,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -57,7 +58,7 @@ type handler struct {
 // besides is what a server has besides Kubernetes' API.
 type besides struct {
 	console   bool // the console is served
-	snapshots *snapshots
+	snapshots *resets.Snapshots
 	members   *etcd.Server // nil unless the store has several
 }
 
@@ -148,8 +149,7 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: start, capacity: h.capacity, lobby: wire.InLobby(r.Context())}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: time.Now(), capacity: h.capacity, lobby: wire.InLobby(r.Context())}
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
@@ -163,6 +163,11 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		header.Set("Connection", "close")
 	}
 
+	h.whole(w, r, h.serve)
+}
+
+// whole serves a request and ends it: what the request took is given back, it's logged and counted, and a panic is a 500.
+func (h *handler) whole(w *response, r *http.Request, serve func(w *response, r *http.Request)) {
 	defer func() {
 		cause := recover()
 		w.leaveLarge()
@@ -184,14 +189,14 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.audit = nil // its last event is written
 		}
 		if !w.end.takenOver {
-			h.finish(w, r.Method, shortPath(r), time.Since(start))
+			h.finish(w, r.Method, shortPath(r), time.Since(w.begun))
 		}
 		if w.end.cutOff {
 			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
 		}
 	}()
 	growStack(r)
-	h.serve(w, r)
+	serve(w, r)
 }
 
 func (h *handler) serve(w *response, r *http.Request) {
@@ -227,6 +232,11 @@ func (h *handler) serve(w *response, r *http.Request) {
 		h.noRoute(w, identified)
 		return
 	}
+	h.route(w, identified)
+}
+
+// route serves a request that its user may make.
+func (h *handler) route(w *response, identified *http.Request) {
 	if to := h.aggregator.Route(identified.URL.Path); to != nil {
 		handle(func(w *response, r *http.Request) error { return h.serveAggregated(w, r, to) })(w, identified)
 		return

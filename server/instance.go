@@ -30,6 +30,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -73,9 +74,9 @@ type instance struct {
 	controllers *controllers.Controllers
 	aggregator  *aggregator.Aggregator
 	sweeper     *watchstream.Sweeper
-	snapshots   *snapshots  // nil unless ephemeral
-	ready       atomic.Bool // all is up
-	stopping    atomic.Bool // readyz says so, while requests are still taken
+	snapshots   *resets.Snapshots // nil unless ephemeral
+	ready       atomic.Bool       // all is up
+	stopping    atomic.Bool       // readyz says so, while requests are still taken
 	loops       loops
 }
 
@@ -190,7 +191,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
 	}
-	if err := in.snapshots.begin(ctx); err != nil {
+	if err := in.snapshots.Begin(ctx); err != nil {
 		return nil, err
 	}
 	in.ready.Store(true)
@@ -268,7 +269,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		return nil, err
 	}
 	if s.Data.Ephemeral {
-		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
+		in.snapshots = resets.New(in.registry)
 	}
 	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Duties: in.duties(s), Log: in.log})
 	return who, nil

@@ -11,37 +11,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
-// extra is one of discovery.Extra.
-type extra struct {
-	discovery.Extra
-	ephemeral bool // only a server with --ephemeral has it
-	clustered bool // only a server with --cluster-listen has it
-	console   bool // a server with --console=false lacks it
-}
-
-// allExtras are on the page of /, in JSON under extrasMember. docs/wire.md has a line for each, which a test checks.
-var allExtras = []extra{
-	{Extra: discovery.Extra{Name: "GET /console", Description: "is a page for people, who come with a browser"}, console: true},
-	{Extra: discovery.Extra{Name: "GET /debug/quiescent", Description: "waits until the controllers have nothing left to do"}},
-	{Extra: discovery.Extra{Name: "GET /debug/watchers", Description: "lists the open watches, and how far they're behind"}},
-	{Extra: discovery.Extra{Name: "GET /apiserver-lite/v1/watch", Description: "watches several kinds on one stream"}},
-	{Extra: discovery.Extra{Name: "GET /apiserver-lite/v1/traffic", Description: "has what the server did in the last quarter of an hour"}},
-	{Extra: discovery.Extra{Name: "GET /apiserver-lite/members", Description: "lists the processes that have the store together"}, clustered: true},
-	{Extra: discovery.Extra{Name: "DELETE /apiserver-lite/members/NAME", Description: "removes one of them"}, clustered: true},
-	{Extra: discovery.Extra{Name: "POST /debug/reset", Description: "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
-	{Extra: discovery.Extra{Name: "POST /debug/snapshot", Description: "names the present state for a reset"}, ephemeral: true},
-	{Extra: discovery.Extra{Name: "annotation apiserver-lite/ttl", Description: "how long an object lives after its creation"}},
-	{Extra: discovery.Extra{Name: "parameter lite=true", Description: "selects by any field, and by shard"}},
-}
-
 // extras are those that this server has.
-func (h *handler) extras() (all []discovery.Extra) {
-	for _, e := range allExtras {
-		if (!e.ephemeral || h.besides.snapshots != nil) && (!e.clustered || h.besides.members != nil) && (!e.console || h.besides.console) {
-			all = append(all, e.Extra)
-		}
-	}
-	return all
+func (h *handler) extras() []discovery.Extra {
+	return discovery.Extras(h.besides.snapshots != nil, h.besides.members != nil, h.besides.console)
 }
 
 // extrasMember is where / lists the extras for programs. Clients of Kubernetes look at "paths" only.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
@@ -126,6 +127,11 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterMerged))
 		routes.Get(mergedPath, handle(h.serveMerged))
+	})
+	routes.Group(func(routes chi.Router) {
+		routes.Use(parsed(h.enterResource))
+		routes.Post(bulk.ApplyPath, handle(h.serveBulk))
+		routes.Post(bulk.CreatePath, handle(h.serveBulk))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterWait))

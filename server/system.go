@@ -32,7 +32,7 @@ func (s *Server) priorities() func(schema.GroupVersion) (group, version int32, o
 // duties are what the server makes and keeps as kube-apiserver does.
 func (in *instance) duties(s *Server) []controllers.Duty {
 	w := system.Wiring{
-		Registry: in.registry, Address: advertised(listenAddress(in.port.Addr()), s.System), ServiceIPs: s.API.ServiceIPs,
+		Registry: in.registry, Address: s.System.Advertised(listenAddress(in.port.Addr())), ServiceIPs: s.API.ServiceIPs,
 		ClientCAFile: s.Access.ClientCAFile, RequestHeader: s.Access.RequestHeader,
 	}
 	if !w.ServiceIPs.IsValid() {
@@ -52,7 +52,7 @@ func replicaName(listens net.Addr, o system.Options) string {
 	case !at.IsValid():
 		return listens.String()
 	case o.On:
-		return advertised(at, o).String()
+		return o.Advertised(at).String()
 	case at.Addr().IsUnspecified():
 		if ip, err := utilnet.ChooseHostInterface(); err == nil {
 			if own, ok := netip.AddrFromSlice(ip); ok {
@@ -69,24 +69,4 @@ func (in *instance) ownRules(s *Server) *access.RBAC {
 		return access.NewRBAC(in.registry)
 	}
 	return in.rights.rbac
-}
-
-// advertised returns where others reach a server that listens at an address. As kube-apiserver does, it takes the address of the
-// interface with the default route in the place of one that others can't reach, if there is one.
-func advertised(listens netip.AddrPort, o system.Options) netip.AddrPort {
-	if !listens.IsValid() || !o.On {
-		return listens
-	}
-	if o.Advertise.IsValid() {
-		return netip.AddrPortFrom(o.Advertise, listens.Port())
-	}
-	ip, err := utilnet.ResolveBindAddress(listens.Addr().AsSlice())
-	if err != nil {
-		return listens
-	}
-	at, ok := netip.AddrFromSlice(ip)
-	if !ok {
-		return listens
-	}
-	return netip.AddrPortFrom(at.Unmap(), listens.Port())
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,49 +40,15 @@ func (s *Server) Verify(ctx context.Context) error {
 // verify returns the differences, and whether they're real: whether nothing was written since the comparison
 // began.
 func (in *instance) verify(ctx context.Context) (still bool, err error) {
-	stored := map[string]storage.KeyValue{}
-	prefixes := map[storage.Prefix]bool{}
-	rev, err := in.backing.store.List(ctx, storage.Range{Prefix: storage.Root}, 0, func(c storage.Change) error {
-		stored[c.Key] = c.KeyValue
-		if p, _, _, ok := storage.SplitKey(c.Key); ok {
-			prefixes[p] = true
-		}
-		return nil
-	})
-	if err != nil {
-		return true, err
-	}
-	if err := in.cacher.WaitFor(ctx, rev); err != nil {
-		return true, err
-	}
-	for _, g := range in.registry.Catalog().Groups { // resources that are empty in etcd
+	served := map[storage.Prefix]bool{} // also those that are empty in etcd
+	for _, g := range in.registry.Catalog().Groups {
 		for _, v := range g.Versions {
 			for _, e := range v.Resources {
-				prefixes[storage.PrefixOf(e.Group, e.Plural)] = true
+				served[storage.PrefixOf(e.Group, e.Plural)] = true
 			}
 		}
 	}
-	var differences []error
-	for p := range prefixes {
-		for o := range in.cacher.Resource(p).Snapshot().All(string(p)) {
-			kv := stored[o.Key]
-			delete(stored, o.Key)
-			if kv.Revision != o.Revision {
-				differences = append(differences, different(o.Key, o.Revision, kv.Revision))
-			} else if !bytes.Equal(kv.Value, o.Raw()) {
-				differences = append(differences, fmt.Errorf("%s: what is cached of revision %d isn't what is stored", o.Key, o.Revision))
-			}
-		}
-	}
-	for _, kv := range stored { // what the caches haven't
-		differences = append(differences, different(kv.Key, 0, kv.Revision))
-	}
-	now, err := in.cacher.Barrier(ctx)
-	return now == rev, errors.Join(append(differences, err)...)
-}
-
-func different(key string, cached, stored storage.Revision) error {
-	return fmt.Errorf("%s: revision %d is cached and %d is stored (0: none)", key, cached, stored)
+	return in.cacher.Compare(ctx, in.backing.store, served)
 }
 
 // Leftovers tells, after Close, what requests and connections took and nobody gave back: each of it ends with whoever opened

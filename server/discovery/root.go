@@ -37,6 +37,41 @@ type Extra struct {
 	Description string `json:"description"`
 }
 
+// extra is an Extra that not every server has.
+type extra struct {
+	Extra
+	ephemeral bool // only a server with --ephemeral has it
+	clustered bool // only a server with --cluster-listen has it
+	console   bool // a server with --console=false lacks it
+}
+
+// allExtras are on the page of /, and in its JSON. docs/wire.md has a line for each, which a test checks.
+var allExtras = []extra{
+	{Extra: Extra{"GET /console", "is a page for people, who come with a browser"}, console: true},
+	{Extra: Extra{"GET /debug/quiescent", "waits until the controllers have nothing left to do"}},
+	{Extra: Extra{"GET /debug/watchers", "lists the open watches, and how far they're behind"}},
+	{Extra: Extra{"GET /apiserver-lite/v1/watch", "watches several kinds on one stream"}},
+	{Extra: Extra{"POST /apiserver-lite/v1/apply", "applies the objects of a List, with a result for each"}},
+	{Extra: Extra{"POST /apiserver-lite/v1/create", "creates the objects of a List, with a result for each"}},
+	{Extra: Extra{"GET /apiserver-lite/v1/traffic", "has what the server did in the last quarter of an hour"}},
+	{Extra: Extra{"GET /apiserver-lite/members", "lists the processes that have the store together"}, clustered: true},
+	{Extra: Extra{"DELETE /apiserver-lite/members/NAME", "removes one of them"}, clustered: true},
+	{Extra: Extra{"POST /debug/reset", "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
+	{Extra: Extra{"POST /debug/snapshot", "names the present state for a reset"}, ephemeral: true},
+	{Extra: Extra{"annotation apiserver-lite/ttl", "how long an object lives after its creation"}},
+	{Extra: Extra{"parameter lite=true", "selects by any field, and by shard"}},
+}
+
+// Extras returns what a server has that is ephemeral, has members or serves the console, or not.
+func Extras(ephemeral, clustered, console bool) (all []Extra) {
+	for _, e := range allExtras {
+		if (!e.ephemeral || ephemeral) && (!e.clustered || clustered) && (!e.console || console) {
+			all = append(all, e.Extra)
+		}
+	}
+	return all
+}
+
 // Page writes what is served for a person who came with a browser.
 func (d *Discovery) Page(to io.Writer, extras []Extra) error {
 	return rootPage.Execute(to, map[string]any{"Version": d.Version.GitVersion, "Served": servedVersions(d.Registry.Catalog()), "Paths": d.Paths(), "Extras": extras})
