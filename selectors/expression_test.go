@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -268,6 +269,36 @@ func FuzzExpression(f *testing.F) {
 		again, err := resolve(e.String())
 		if err != nil || again.String() != e.String() || again.Never() != e.Never() {
 			t.Errorf("%q prints as %q, and that as %q, %v", input, e, again, err)
+		}
+	})
+}
+
+// FuzzPaths: what names fields is refused with the position, or prints as what is read as the same.
+func FuzzPaths(f *testing.F) {
+	for _, input := range []string{
+		"", "a", "-a", "- .a.b", "a,b", " .a[*].b , c['x.y']", "a['it\\'s']", "a['']", "a[*", "a[b]", "a..b", "a,", "a.b[*][*]", "-a-b", "a b", "\x00", "é.ü", "a['\n']",
+	} {
+		f.Add(input)
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		paths, err := selectors.ParsePaths(input)
+		if err != nil {
+			checkParseError(t, input, err)
+		}
+		for _, path := range paths {
+			again, err := selectors.ParsePaths(path.String())
+			if err != nil || len(again) != 1 || !slices.Equal(again[0], path) {
+				t.Errorf("%q has %q, which is read as %q, %v", input, path, again, err)
+			}
+		}
+		key, err := selectors.ParseSortKey(input)
+		if err != nil {
+			checkParseError(t, input, err)
+			return
+		}
+		again, err := selectors.ParseSortKey(key.String())
+		if err != nil || again.Descending != key.Descending || !slices.Equal(again.Path, key.Path) {
+			t.Errorf("%q sorts by %q, and that by %q, %v", input, key, again, err)
 		}
 	})
 }

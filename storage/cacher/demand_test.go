@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -183,6 +185,52 @@ func TestDemandIsBounded(t *testing.T) {
 	ask(t, small, "spec.n=1")
 	if len(small.demands) > 0 {
 		t.Error("a resource with one object has an index")
+	}
+}
+
+// TestDemandOfLongLists: a field of which an object has more values than may be moved isn't indexed, or not any more. Lists find by a scan then.
+func TestDemandOfLongLists(t *testing.T) {
+	column := kube.NewColumn(selectors.Path{{Name: "spec"}, {Name: "tags"}, {Elements: true}}, selectors.Text)
+	lookups := []kube.Lookup{{Column: column, Ranges: []selectors.KeyRange{{From: "tag-1", To: "tag-1\x00"}}}}
+	write := func(b *bench, name string, tags int) {
+		var list []string
+		for i := range tags {
+			list = append(list, fmt.Sprintf("tag-%d", i))
+		}
+		text, _ := json.Marshal(list)
+		b.rev++
+		raw := fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"namespace":"ns1"},"spec":{"tags":%s}}`, name, text)
+		b.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: string(widgets) + "ns1/" + name, Value: raw, Revision: b.rev}}})
+	}
+	demand := func(b *bench) (found int, indexed bool) {
+		b.Demand(lookups)
+		b.Demand(lookups)
+		objects, indexed := b.Snapshot().Find(lookups, storage.Range{Prefix: string(widgets)})
+		if indexed {
+			for range objects {
+				found++
+			}
+		}
+		return found, indexed
+	}
+	b := newBench(defaultBounds)
+	for i := range leastDemand {
+		write(b, fmt.Sprintf("w%d", i), i%2)
+	}
+	write(b, "many", maxDemandKeys)
+	if found, indexed := demand(b); !indexed || found != 1 {
+		t.Errorf("with %d values it's indexed: %v, and %d are found", maxDemandKeys, indexed, found)
+	}
+	write(b, "many", maxDemandKeys+1)
+	if bytes := b.cacher.Usage().DemandBytes; bytes != 0 || len(b.demands) != 0 {
+		t.Errorf("with a value more there are %d indexes of %d bytes", len(b.demands), bytes)
+	}
+	if _, indexed := demand(b); indexed || b.cacher.Usage().DemandBytes != 0 {
+		t.Errorf("it's built with an object that has too many values: %v, %d bytes", indexed, b.cacher.Usage().DemandBytes)
+	}
+	write(b, "many", 2)
+	if found, indexed := demand(b); !indexed || found != 1 {
+		t.Errorf("when the object has less it's indexed: %v, and %d are found", indexed, found)
 	}
 }
 
