@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // MaxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
@@ -161,6 +162,11 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 			about.Revision, e.Res.Registry.Cacher.Position()))
 	case errors.Is(err, storage.ErrFutureRevision):
 		return apierrors.NewResourceExpired(err.Error())
+	case errors.Is(err, cacher.ErrCrowded):
+		crowded := Refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(
+			"%v; select by a label or in one namespace, or as another watch does, which costs nothing more, or try again later", err))
+		crowded.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: RetryAfter}
+		return crowded
 	case errors.Is(err, storage.ErrNoSpace):
 		return Refusal(http.StatusInsufficientStorage, metav1.StatusReasonInternalError, fmt.Sprintf(
 			"%v; free space on the server's disk if that is full, else delete objects, and writes go on by themselves; reads and watches go on meanwhile", err))

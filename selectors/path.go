@@ -117,10 +117,14 @@ func ParseSortKey(s string) (k SortKey, err error) {
 
 // String returns the canonical form.
 func (k SortKey) String() string {
-	if k.Descending {
-		return "-" + k.Path.String()
+	switch path := k.Path.String(); {
+	case k.Descending:
+		return "-" + path
+	case strings.HasPrefix(path, "-"): // it's of the name
+		return "." + path
+	default:
+		return path
 	}
-	return k.Path.String()
 }
 
 // parser reads what is asked by field. Positions are offsets of the input.

@@ -426,6 +426,35 @@ func TestProjection(t *testing.T) {
 	}
 }
 
+// TestCrowdedWatches: more different fields than events may be looked up by are refused, with what to do; who compares the same ones isn't.
+func TestCrowdedWatches(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	const everywhere = "/apis/example.com/v1/boats"
+	compared := func(first int) string {
+		var all []string
+		for i := range 8 {
+			all = append(all, fmt.Sprintf("spec.flags.f%d=x", first+i))
+		}
+		return strings.Join(all, "||")
+	}
+	for i := range 8 {
+		s.Watch(withLite(everywhere, "fieldSelector", compared(8*i)) + "&watch=true")
+	}
+	s.Watch(withLite(everywhere, "fieldSelector", "spec.flags.f1=y") + "&watch=true")
+	for _, path := range []string{
+		withLite(everywhere, "fieldSelector", "spec.hull=oak") + "&watch=true",
+		"/apiserver-lite/v1/watch?resource=configmaps&resource=boats.example.com&lite=true&fieldSelector=metadata.uid=x", // configmaps have room for one
+	} {
+		res, body := s.Do("GET", path, "")
+		st := status(t, res, body)
+		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" || !strings.Contains(st.Message, "at most 64 different fields") || !strings.Contains(st.Message, "select by a label or in one namespace") {
+			t.Errorf("%s: %s %s", path, res.Status, body)
+		}
+	}
+	s.Watch(withLite(boatsPath, "fieldSelector", "spec.hull=oak") + "&watch=true")
+}
+
 // TestProjectionForms: fields leave the same of one object and of a list, as JSON and as YAML; what isn't whole objects as JSON is refused, with
 // what to do.
 func TestProjectionForms(t *testing.T) {

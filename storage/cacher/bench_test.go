@@ -57,8 +57,12 @@ func BenchmarkMerged(b *testing.B) {
 					cohort = nil
 				}
 				of.mu.Lock()
-				merged.cursors = append(merged.cursors, of.openLocked(o, o.groupKey(), cohort))
+				c, err := of.openLocked(o, o.groupKey(), cohort)
 				of.mu.Unlock()
+				if err != nil {
+					b.Fatal(err)
+				}
+				merged.cursors = append(merged.cursors, c)
 			}
 			merged.stating = len(merged.cursors)
 			next := merged.Next

@@ -3,9 +3,11 @@ package cacher
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -234,11 +236,80 @@ func TestDemandOfLongLists(t *testing.T) {
 	}
 }
 
+// TestCrowdedWatches: what an event costs because of watches that read its object is bounded, in columns and under each term. Others aren't refused,
+// nor those who ask for the same, and who is refused leaves nothing behind.
+func TestCrowdedWatches(t *testing.T) {
+	b := newBench(defaultBounds)
+	open := func(q query, with func(*WatchOptions)) (*Cursor, error) {
+		o := q.options(t)
+		o.Start = StartNow
+		if with != nil {
+			with(&o)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.Resource.openLocked(o, o.groupKey(), nil)
+	}
+	refused := func(name string, q query, with func(*WatchOptions)) {
+		t.Helper()
+		before := len(b.groups)
+		if c, err := open(q, with); !errors.Is(err, ErrCrowded) {
+			t.Errorf("%s: %v, want ErrCrowded", name, err)
+		} else if c != nil || len(b.groups) != before {
+			t.Errorf("%s: there are %d groups, and there were %d", name, len(b.groups), before)
+		}
+	}
+	var all []*Cursor
+	let := func(q query, with func(*WatchOptions)) {
+		t.Helper()
+		c, err := open(q, with)
+		if err != nil {
+			t.Fatalf("%+v: %v", q, err)
+		}
+		all = append(all, c)
+	}
+	some := func(o *WatchOptions) {
+		o.View = kube.NewProjection([]selectors.Path{{{Name: "spec"}}}).View(testView)
+	}
+	for i := range maxColumns {
+		let(query{where: fmt.Sprintf("spec.f%d=x", i)}, nil)
+	}
+	let(query{where: "spec.f0=y"}, nil)
+	let(query{where: "spec.f0=x"}, nil)
+	refused("a column more", query{where: "spec.other=x"}, nil)
+	refused("one among others", query{where: "spec.f0=x||spec.other=x"}, nil)
+	let(query{where: "spec.other=x", namespace: "ns1"}, nil)
+	var alternatives []string
+	for i := range maxColumnsOfOne + 1 {
+		alternatives = append(alternatives, fmt.Sprintf("spec.g%d=x", i))
+	}
+	let(query{where: strings.Join(alternatives, "||")}, nil) // which is no column's
+
+	for i := range maxCostly - 1 {
+		let(query{where: fmt.Sprintf("spec.n>%d", i)}, nil)
+	}
+	refused("a selection more", query{where: "spec.n<1"}, nil)
+	refused("some fields", query{}, some)
+	let(query{where: "spec.n>1"}, nil)
+	let(query{where: "spec.n<1", namespace: "ns1"}, nil)
+	let(query{where: "spec.n<1", labels: "tier=front"}, nil)
+	let(query{labels: "tier!=front"}, nil)
+	let(query{}, nil)
+	for _, c := range all {
+		c.Close()
+	}
+	if x := b.index; len(b.groups)+len(x.columns)+len(x.namespaces)+len(x.labels)+len(x.rest.groups)+x.rest.costly != 0 {
+		t.Errorf("in the end there are %d groups, %d columns and %d that are costly", len(b.groups), len(x.columns), x.rest.costly)
+	}
+	let(query{where: "spec.other=x"}, nil)
+	all[len(all)-1].Close()
+}
+
 // TestNeverIsNowhere: who selects what can't be is in no part of the index that events look at.
 func TestNeverIsNowhere(t *testing.T) {
 	b := newBench(defaultBounds)
 	c := b.watch(t, query{where: "spec.n=1,spec.n=2"}, WatchOptions{Start: StartNow})
-	if len(b.index.rest)+len(b.index.columns)+len(b.index.namespaces) != 0 {
+	if len(b.index.rest.groups)+len(b.index.columns)+len(b.index.namespaces) != 0 {
 		t.Error("it's there")
 	}
 	b.put(&thing{key: string(widgets) + "ns1/a", n: 1})

@@ -40,7 +40,7 @@
 // What an object is, and how it's shown, is package kube's. A message of protobuf that was made of an object is kept while
 // the object is in the tree.
 //
-// Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
+// Bounds: those of the type bounds; maxCostly and maxColumns for what the groups of a resource cost an event; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
 // for each tape. Without a bound here: cursors, groups and their rings grow with the open watches, which the server
 // bounds, and a ring keeps the size that it once needed, at most groupEntries; what conversions make of objects grows with
 // the objects and the versions that are read; and the number of Resources grows with the prefixes that were used. Usage

@@ -93,8 +93,11 @@ func (m *Merged) add(p Part) error {
 	if err := p.refuseLocked(p.WatchOptions); err != nil {
 		return err
 	}
-	m.cursors = append(m.cursors, p.openLocked(p.WatchOptions, key, m.cohort))
-	return nil
+	c, err := p.openLocked(p.WatchOptions, key, m.cohort)
+	if err == nil {
+		m.cursors = append(m.cursors, c)
+	}
+	return err
 }
 
 // Next does what Cursor's does. The initial states come one after the other.

@@ -483,7 +483,7 @@ func runModel(t *testing.T, seed uint64, crowd int) {
 		o.verify(t, m.sorted())
 	}
 	for _, p := range []storage.Prefix{widgets, gadgets} {
-		if res := r.cacher.Resource(p); len(res.groups) != 0 || len(res.index.rest)+len(res.index.names)+len(res.index.labels)+len(res.index.fields)+len(res.index.namespaces) != 0 {
+		if res := r.cacher.Resource(p); len(res.groups) != 0 || len(res.index.rest.groups)+len(res.index.names)+len(res.index.labels)+len(res.index.fields)+len(res.index.namespaces) != 0 {
 			t.Errorf("groups are left behind: %v, %+v", res.groups, res.index)
 		}
 	}

@@ -37,7 +37,7 @@ type WatchOptions struct {
 // Open starts a watch. It doesn't wait for a disk. Errors: storage.ErrCompacted when history is known to begin after
 // o.After (a compaction that Open doesn't know of yet is the error of the first Next that reads history);
 // storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision;
-// storage.ErrUnavailable when etcd is stopping; and ctx's when that ends before the feed is there.
+// storage.ErrUnavailable when etcd is stopping; ErrCrowded; and ctx's when that ends before the feed is there.
 func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if o.Start == StartNow || o.Start == StartState && o.After == 0 {
 		if _, err := r.cacher.Barrier(ctx); err != nil {
@@ -52,7 +52,7 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if err := r.refuseLocked(o); err != nil {
 		return nil, err
 	}
-	return r.openLocked(o, key, nil), nil
+	return r.openLocked(o, key, nil)
 }
 
 // refuseLocked returns an error if a watch can't start any more where Open has found that it could. mu must be held: what
@@ -69,12 +69,15 @@ func (r *Resource) refuseLocked(o WatchOptions) error {
 
 // openLocked makes the cursor, with the cohort of its Merged or nil; mu must be held for writing. The state and the place in the log
 // are taken under one hold of the lock, so that no event is missed or given twice.
-func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) *Cursor {
-	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
+func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) (*Cursor, error) {
+	g, err := r.joinLocked(o, key)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cursor{resource: r, group: g, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
 	if o.Start == StartAfter {
 		c.rev = o.After
 	}
-	c.group = r.joinLocked(o, key)
 	if o.Start == StartState {
 		c.state = &state{shared: r.joinStateLocked(c.group)}
 	}
@@ -90,7 +93,7 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) *Cursor 
 		}
 	}
 	c.publish()
-	return c
+	return c, nil
 }
 
 // reach waits until the feed is at a revision that a client names. storage.ErrFutureRevision means that etcd isn't there.
@@ -108,18 +111,20 @@ func (c *Cacher) reach(ctx context.Context, rev storage.Revision) error {
 	return c.WaitFor(ctx, rev)
 }
 
-// joinLocked adds a member to the group that watches the same, or to a new one; mu must be held for writing.
-func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
+// joinLocked adds a member to the group that watches the same, or to a new one; mu must be held for writing. The error is ErrCrowded.
+func (r *Resource) joinLocked(o WatchOptions, key groupKey) (*group, error) {
 	g := r.groups[key]
 	if g == nil {
 		g = newGroup(key, o, &r.cacher.stats.ringBytes)
+		if err := r.index.add(g); err != nil {
+			return nil, err
+		}
 		g.floor = r.log.head()
 		r.groups[key] = g
-		r.index.add(g)
 		r.cacher.stats.groups.Add(1)
 	}
 	g.members++
-	return g
+	return g, nil
 }
 
 // leave takes a member out of its group. A group without members is removed.

@@ -64,6 +64,15 @@ func (b *bench) wakeAll() {
 	b.cacher.waker.queue = nil
 }
 
+// openLocked is Resource's, for tests in which there's room for all groups.
+func (b *bench) openLocked(o WatchOptions, key groupKey, of *cohort) *Cursor {
+	c, err := b.Resource.openLocked(o, key, of)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
 // watch opens a cursor; everything it needs is in memory.
 func (b *bench) watch(t testing.TB, q query, o WatchOptions) *Cursor {
 	t.Helper()
