@@ -2,15 +2,21 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
@@ -36,7 +42,23 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	serve := func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
 		return h.serveItem(w, rw, item, body)
 	}
-	return w.writeStream(r, media, func(to io.Writer) error { return list.Write(ctx, h.registry.Catalog, serve, to) })
+	return w.writeStream(r, media, func(to io.Writer) error { return list.Write(ctx, h.kind, serve, to) })
+}
+
+// kind finds what serves the objects of a kind. Where nothing does, it says what would say who asks at the kind's path.
+func (h *handler) kind(ctx context.Context, apiVersion, kind string) (*registry.Endpoint, error) {
+	if e := h.registry.Catalog().Kind(apiVersion, kind); e != nil {
+		return e, nil
+	}
+	path, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
+	e, err := h.registry.Lookup(ctx, path)
+	switch {
+	case err == nil && e.Kind == kind: // it has come meanwhile
+		return e, nil
+	case err != nil && !errors.Is(err, registry.ErrNotServed):
+		return nil, err
+	}
+	return nil, statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("the kind %q of %q isn't served: see /apis", clip.Text(kind), clip.Text(apiVersion)))
 }
 
 // readList reads a List as JSON.

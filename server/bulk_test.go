@@ -150,6 +150,7 @@ func TestListCreated(t *testing.T) {
 		anObject("v1", "Secret", `"name":"s","namespace":"n"`),
 		anObject("v1", "Nothing", `"name":"n"`),
 		anObject("example.com/v2", "Widget", `"name":"n"`),
+		anObject("v1", "Pod", `"name":"n"`),
 		`{}`, `7`, `null`, `{"apiVersion":1}`,
 		anObject("v1", "ConfigMap", `"name":"c"`, `,"date":{}`),
 	},
@@ -157,9 +158,10 @@ func TestListCreated(t *testing.T) {
 		`422 ConfigMap "a/b" is invalid: metadata.name: Invalid value: "a/b"*`, `400 metadata.namespace: Invalid value: "../x": may not contain '/'`,
 		"201 Namespace n", "201 Secret n/s",
 		`404 the kind "Nothing" of "v1" isn't served: see /apis`, `404 the kind "Widget" of "example.com/v2" isn't served: see /apis`,
+		"404 the server could not find the requested resource: pods is served, as data that nothing acts on, if the server is started with --builtin=all",
 		`404 the kind "" of "" isn't served: see /apis`, `400 the object must be a JSON object, and is "7"`, `400 the object must be a JSON object, and is "null"`, `400 the object can't be decoded: *`,
 		"201 ConfigMap default/c")
-	if w := got[13].Warnings; len(w) != 1 || w[0] != `unknown field "date"` {
+	if w := got[14].Warnings; len(w) != 1 || w[0] != `unknown field "date"` {
 		t.Errorf("the warnings are %q", w)
 	}
 	sendList(t, s, createList+"?fieldValidation=Strict", []string{anObject("v1", "ConfigMap", `"name":"d"`, `,"date":{}`)},

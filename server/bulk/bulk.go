@@ -83,6 +83,9 @@ func Parse(r *http.Request, query url.Values, list []byte) (*List, error) {
 	return l, nil
 }
 
+// Find returns what serves a kind, or a Status that says why nothing does.
+type Find func(ctx context.Context, apiVersion, kind string) (*registry.Endpoint, error)
+
 // Serve answers one request.
 type Serve func(w http.ResponseWriter, r *http.Request, body []byte) (warnings []string)
 
@@ -95,15 +98,14 @@ type result struct {
 }
 
 // Write has a request served for each object, one after the other, and writes their results as they come: each on a line, in the
-// order of the objects. Those that weren't tried when ctx ends have a 504. served returns what is served at the moment, for an object may
-// be of a definition that came before it. The error is that of writing.
-func (l *List) Write(ctx context.Context, served func() *registry.Catalog, serve Serve, to io.Writer) error {
+// order of the objects. Those that weren't tried when ctx ends have a 504. The error is that of writing.
+func (l *List) Write(ctx context.Context, find Find, serve Serve, to io.Writer) error {
 	if _, err := io.WriteString(to, `{"kind":"ResultList","apiVersion":"apiserver-lite/v1","results":[`); err != nil {
 		return err
 	}
 	failed := 0
 	for i, item := range l.Items {
-		res := l.result(ctx, served(), item, serve)
+		res := l.result(ctx, find, item, serve)
 		if res.Code >= http.StatusBadRequest {
 			failed++
 		}
@@ -124,8 +126,8 @@ func (l *List) Write(ctx context.Context, served func() *registry.Catalog, serve
 }
 
 // result serves the request of one object.
-func (l *List) result(ctx context.Context, served *registry.Catalog, item []byte, serve Serve) result {
-	r, err := l.request(ctx, served, item)
+func (l *List) result(ctx context.Context, find Find, item []byte, serve Serve) result {
+	r, err := l.request(ctx, find, item)
 	if err == nil && ctx.Err() != nil {
 		err = registry.Refusal(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the request's time is over: the object wasn't tried")
 	}
@@ -163,7 +165,7 @@ func refused(err error) result {
 }
 
 // request makes the request that an object would have come with alone.
-func (l *List) request(ctx context.Context, served *registry.Catalog, item []byte) (*http.Request, error) {
+func (l *List) request(ctx context.Context, find Find, item []byte) (*http.Request, error) {
 	var sent struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        struct {
@@ -177,9 +179,9 @@ func (l *List) request(ctx context.Context, served *registry.Catalog, item []byt
 	if err := object.Decode(item, &sent); err != nil {
 		return nil, registry.BadRequest("the object %v", err)
 	}
-	e := served.Kind(sent.APIVersion, sent.Kind)
-	if e == nil {
-		return nil, registry.Refusal(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("the kind %q of %q isn't served: see /apis", clip.Text(sent.Kind), clip.Text(sent.APIVersion)))
+	e, err := find(ctx, sent.APIVersion, sent.Kind)
+	if err != nil {
+		return nil, err
 	}
 	at := "/apis/" + e.Group + "/" + e.Version
 	if e.Group == "" {

@@ -2,6 +2,7 @@ package bulk_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +24,12 @@ func FuzzList(f *testing.F) {
 		f.Add(items)
 	}
 	core := registry.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
-	served := &registry.Catalog{Groups: []registry.Group{{Versions: []registry.Version{{Name: "v1", Resources: []*registry.Endpoint{{Names: core, Namespaced: true, Res: &registry.Resource{}}}}}}}}
+	find := func(_ context.Context, apiVersion, kind string) (*registry.Endpoint, error) {
+		if apiVersion != "v1" || kind != "ConfigMap" {
+			return nil, registry.ErrNotServed
+		}
+		return &registry.Endpoint{Names: core, Namespaced: true}, nil
+	}
 	f.Fuzz(func(t *testing.T, items string) {
 		for _, path := range []string{bulk.ApplyPath, bulk.CreatePath} {
 			r := httptest.NewRequest(http.MethodPost, path+"?fieldManager=me", nil)
@@ -32,7 +38,7 @@ func FuzzList(f *testing.F) {
 				continue
 			}
 			var out bytes.Buffer
-			err = list.Write(t.Context(), func() *registry.Catalog { return served }, func(w http.ResponseWriter, r *http.Request, body []byte) []string {
+			err = list.Write(t.Context(), find, func(w http.ResponseWriter, r *http.Request, body []byte) []string {
 				parts := strings.Split(r.URL.Path, "/")
 				if want := map[string]int{http.MethodPost: 6, http.MethodPatch: 7}[r.Method]; len(parts) != want || parts[5] != "configmaps" || r.URL.RawPath != "" {
 					t.Errorf("%s goes to %s", body, r.URL.Path)
