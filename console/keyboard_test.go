@@ -65,6 +65,31 @@ func TestSideBySide(t *testing.T) {
 	p.await(`document.querySelectorAll(".pane").length === 2`)
 }
 
+// watching is what the page's watches are of, one line for each stream.
+const watching = `fetch("/debug/watchers").then((r) => r.json()).then((all) => Object.values(Object.groupBy(all.watchers, (w) => w.ageSeconds))
+	.map((of) => of.map((w) => w.resource).sort().join()).sort().join("\n"))`
+
+// TestOneStream: kinds side by side with the same question share one stream, in which each gets its own; with another selector a kind has one
+// of its own.
+func TestOneStream(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", "app: web"))
+	p := open(t, s.url+"/console#/objects?pane=core/v1/configmaps&pane=example.com/v1/widgets")
+	p.see("1 object · live")
+	p.await(watching + `.then((all) => all === "configmaps.v1,widgets.v1.example.com")`)
+	s.ask("POST", widgetsPath, widget("w1", 5))
+	s.ask("POST", widgetsPath, widget("w2", 6))
+	p.see("2 objects · live")
+	p.await(`document.querySelector("[role=grid][aria-label=\"widgets.example.com\"]").innerText.includes("w2")`)
+	s.ask("DELETE", "/api/v1/namespaces/default/configmaps/a", "")
+	p.see("0 objects · live")
+	p.eval(`document.querySelector("[aria-label='Labels selector']").focus()`)
+	p.key(strings.Split("app=web", "")...)
+	p.await(watching + `.then((all) => all === "configmaps.v1\nwidgets.v1.example.com")`)
+	p.see("2 objects · live")
+}
+
 // TestReader: what a screen reader needs is there: names of all that can be used, and roles of what isn't plain.
 func TestReader(t *testing.T) {
 	s := start(t)

@@ -112,6 +112,71 @@ func TestDelete(t *testing.T) {
 	p.await(fmt.Sprintf(`fetch(%q).then((r) => r.status === 404)`, "/api/v1/namespaces/default/configmaps/part"))
 }
 
+// TestDeletePolicies: a deletion that orphans leaves the dependents, without their owner; one in the foreground waits for them.
+func TestDeletePolicies(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	own := func(name string) {
+		s.ask("POST", widgetsPath, widget(name, 5))
+		var owner struct{ Metadata struct{ UID string } }
+		if err := json.Unmarshal([]byte(s.ask("GET", widgetsPath+"/"+name, "")), &owner); err != nil {
+			t.Fatal(err)
+		}
+		s.ask("POST", "/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{metadata: {name: part-of-%s, finalizers: [example.com/wait], ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: %[1]s, uid: %s, blockOwnerDeletion: true}]}}`, name, owner.Metadata.UID))
+	}
+	remove := func(p *page, policy, says string) {
+		p.await(`!!document.querySelector("button[aria-keyshortcuts=x]")`)
+		p.see("size")
+		p.key("x")
+		p.await(`document.querySelector("dialog .relatives")?.textContent.includes("part-of")`)
+		p.do(chromedp.Click(`//label[contains(., "`+policy+`")]`, chromedp.BySearch))
+		p.see(says)
+		p.do(chromedp.Click(`//dialog//button[text()="Delete"]`, chromedp.BySearch))
+	}
+	own("a")
+	p := open(t, s.url+widgetPage+"a")
+	remove(p, "Orphan", "1 that depend on it stay, and lose their owner.")
+	p.await(`document.querySelector(".tag.bad")?.innerText === "deleted"`)
+	if part := s.ask("GET", "/api/v1/namespaces/default/configmaps/part-of-a", ""); strings.Contains(part, "ownerReferences") || strings.Contains(part, "deletionTimestamp") {
+		t.Errorf("the orphan is %s", part)
+	}
+	own("b")
+	p.visit(s.url + widgetPage + "b")
+	remove(p, "Foreground", "One object goes with it")
+	p.see("is being deleted, waits for foregroundDeletion")
+	s.ask("PATCH", "/api/v1/namespaces/default/configmaps/part-of-b", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json")
+	p.await(`document.querySelector(".tag.bad")?.innerText === "deleted"`)
+	p.await(`fetch("/api/v1/namespaces/default/configmaps/part-of-b").then((r) => r.status === 404)`)
+}
+
+// TestApply: server-side apply is refused where another manager has a field, and takes it by force.
+func TestApply(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("PATCH", widgetsPath+"/a?fieldManager=robot", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {color: red, size: 5}\n", "Content-Type", "application/apply-patch+yaml")
+	p := open(t, s.url+widgetPage+"a?tab=yaml")
+	p.await(`!!document.querySelector("button[aria-keyshortcuts=e]")`)
+	p.await(inEditor + `.includes("size: 5")`)
+	p.key("e")
+	p.await(`document.querySelector(".editor")?.shadowRoot?.activeElement?.isContentEditable === true`)
+	choose := func(mode string) {
+		p.eval(fmt.Sprintf(`(() => { const how = document.querySelector("[aria-label=\"How it's stored\"]"); how.value = %q; how.dispatchEvent(new Event("change", { bubbles: true })); })()`, mode))
+	}
+	choose("apply")
+	p.eval(`document.querySelector(".editor").shadowRoot.querySelector(".cm-content").focus()`)
+	p.with("a")
+	p.key(kb.Backspace)
+	p.do(input.InsertText("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: 6}\n"))
+	p.with(kb.Enter)
+	p.see("conflict with \"robot\"")
+	choose("force")
+	p.do(chromedp.Click("#apply"))
+	p.await(`!document.getElementById("apply")`)
+	if stored := s.ask("GET", widgetsPath+"/a", ""); !strings.Contains(stored, `"size":6`) || !strings.Contains(stored, `"manager":"console","operation":"Apply"`) {
+		t.Errorf("stored is %s", stored)
+	}
+}
+
 // TestEvents: the events about an object are with it.
 func TestEvents(t *testing.T) {
 	s := start(t)

@@ -51,3 +51,22 @@ func TestObjects(t *testing.T) {
 		t.Errorf("rows are %s", rows)
 	}
 }
+
+// TestAnyField: objects are selected by any field, and a refusal is at the selector that it's about.
+func TestAnyField(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	for i := 1; i < 10; i++ {
+		s.ask("POST", widgetsPath, widget(fmt.Sprintf("w%d", i), 10*i))
+	}
+	p := open(t, s.url+"/console#/objects?pane=example.com/v1/widgets&pane=core/v1/configmaps")
+	p.see("9 objects · live")
+	p.eval(`document.querySelector("[aria-label='Fields selector']").focus()`)
+	p.key(strings.Split("spec.size>80||spec.size in (10,20)", "")...)
+	p.see("3 objects · live")
+	s.ask("PATCH", widgetsPath+"/w1", `{"spec":{"size":50}}`, "Content-Type", "application/merge-patch+json")
+	p.see("2 objects · live")
+	p.key(strings.Split("||spec.sice=1", "")...)
+	refusal := `document.getElementById(document.querySelector("[aria-label='Fields selector'][aria-invalid=true]")?.getAttribute("aria-describedby"))?.innerText`
+	p.await(refusal + `?.includes("position 36") && ` + refusal + `.includes("the nearest is spec.size")`)
+}

@@ -64,6 +64,40 @@ func TestRights(t *testing.T) {
 	}
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/secrets"))
 	p.see("cannot watch")
+	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/configmaps&pane=core/v1/secrets")) // no stream for both
+	p.see("1 object · live")
+	p.see("cannot watch")
+}
+
+// TestCertificate: who comes with a client certificate is asked for no token. The browser's part is a proxy that shows the certificate,
+// because Chromium leaves the choice of one to a person.
+func TestCertificate(t *testing.T) {
+	dir := t.TempDir()
+	mary := clientCertificate(t, filepath.Join(dir, "ca.crt"))
+	s := start(t, "--data-dir="+t.TempDir(), "--authorization-mode=RBAC", "--tls", "--client-ca-file="+filepath.Join(dir, "ca.crt"))
+	p := open(t, newProxy(t, s.url, mary)+"/console#/me")
+	p.see("mary")
+	p.see("system:masters")
+	p.see("what the browser shows by itself")
+	p.visit("#/objects?pane=core/v1/namespaces")
+	p.see("4 objects · live")
+}
+
+// TestReset: a watch that ends with 410 begins anew with the state, so that the page has what there is and nothing else.
+func TestReset(t *testing.T) {
+	s := start(t, "--ephemeral")
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("old", ""))
+	s.ask("POST", "/debug/snapshot?name=one", "")
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("new", ""))
+	p := open(t, s.url+"/console#/objects?pane=core/v1/configmaps&pane=core/v1/namespaces")
+	p.see("2 objects · live")
+	s.ask("POST", "/debug/reset?to=one", "")
+	p.see("1 object · live")
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("newer", ""))
+	p.see("2 objects · live")
+	if rows := p.rows(); strings.Contains(rows, "new ") || !strings.Contains(rows, "newer") {
+		t.Errorf("rows are %s", rows)
+	}
 }
 
 // TestRestart: a page goes on where it was after its server has been restarted, and shows what came meanwhile.

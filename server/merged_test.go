@@ -102,7 +102,7 @@ func TestMergedWatch(t *testing.T) {
 	}
 }
 
-// TestMergedTables: each kind's first event has its columns.
+// TestMergedTables: each kind's first event has its columns, and each event says of which resource its row is.
 func TestMergedTables(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
@@ -118,23 +118,28 @@ func TestMergedTables(t *testing.T) {
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
-	var columns []string
+	var columns, links []string
 	for range 2 {
 		lines.Scan()
 		var e struct {
 			Object struct {
+				Metadata          struct{ SelfLink string }
 				ColumnDefinitions []struct{ Name string }
 			}
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			t.Fatal(err)
 		}
+		links = append(links, e.Object.Metadata.SelfLink)
 		for _, c := range e.Object.ColumnDefinitions {
 			columns = append(columns, c.Name)
 		}
 	}
 	if want := []string{"Name", "Data", "Age", "Name", "Age"}; !slices.Equal(columns, want) {
 		t.Errorf("the columns are %q, want %q", columns, want)
+	}
+	if want := []string{"/api/v1/configmaps", "/apis/example.com/v1/widgets"}; !slices.Equal(links, want) {
+		t.Errorf("the links are %q, want %q", links, want)
 	}
 }
 

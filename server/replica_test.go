@@ -338,6 +338,26 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestTrafficNamesReplicas: whichever replica is asked, its page has all of them, and which one acts.
+func TestTrafficNamesReplicas(t *testing.T) {
+	all := newReplicas(t, 2)
+	acts := strings.TrimPrefix(all[leader(t, all)].URL, "http://")
+	for _, s := range all {
+		until(t, "the page has both", func() bool {
+			var page struct {
+				Replicas []struct {
+					Name string
+					Acts bool
+				}
+			}
+			if err := json.Unmarshal([]byte(s.Get("/apiserver-lite/v1/traffic")), &page); err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Replicas) == 2 && page.Replicas[0].Acts && page.Replicas[0].Name == acts && !page.Replicas[1].Acts
+		})
+	}
+}
+
 // TestUnreadyBeforeHandOver: a replica that ends isn't ready any more when it hands over, however long that takes.
 func TestUnreadyBeforeHandOver(t *testing.T) {
 	var url string

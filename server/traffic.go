@@ -22,10 +22,10 @@ func (h *handler) newTraffic(in *instance) *traffic.Log {
 	if in.backing.etcd != nil {
 		series = append(series, traffic.Series{Name: "historySeconds", Value: func() float64 { return in.backing.etcd.Stats().HistoryKept.Seconds() }})
 	}
-	return traffic.New(series)
+	return traffic.New(series, in.replica.Names)
 }
 
 // serveTraffic answers GET /apiserver-lite/v1/traffic.
-func (h *handler) serveTraffic(w *response, _ *http.Request) error {
-	return w.writePage(h.traffic.Page())
+func (h *handler) serveTraffic(w *response, r *http.Request) error {
+	return w.writePage(h.traffic.Page(r.Context()))
 }

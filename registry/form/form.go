@@ -18,6 +18,8 @@ type Form struct {
 	Kind     Kind
 	Version  string // of the group meta.k8s.io, "v1" or "v1beta1"; "" for Whole
 	Encoding Encoding
+	// Link is the path of the resource's objects, which a Table has as its selfLink where several resources share a stream; else "".
+	Link string
 }
 
 // Encoding is how a Form is written.
@@ -40,7 +42,7 @@ const (
 	Table        Kind = "Table"
 )
 
-// Key is a form with its options. Nineteen may be made of one resource.
+// Key is a form with its options. Thirty-one may be made of one resource.
 type Key struct {
 	Form
 	Include metav1.IncludeObjectPolicy // what comes with the row of a table
@@ -186,7 +188,7 @@ func (f *Forms) Get(k Key, whole *kube.View) *Shown {
 		const partials = string(MetadataOnly) + "List"
 		switch {
 		case k.Kind == Table:
-			t := &table{columns: columns, apiVersion: k.APIVersion(), include: k.Include, whole: whole, partial: partial}
+			t := &table{columns: columns, apiVersion: k.APIVersion(), include: k.Include, link: k.Link, whole: whole, partial: partial}
 			s = t.shown()
 		case k.Encoding == Protobuf:
 			s = protobuf(partial, messages, partials)

@@ -16,6 +16,7 @@ type table struct {
 	*columns
 	apiVersion     string
 	include        metav1.IncludeObjectPolicy // what comes with a row
+	link           string                     // as in Form
 	whole, partial *kube.View
 }
 
@@ -43,7 +44,11 @@ func (t *table) shown() *Shown {
 func (t *table) view(definitions []byte) *kube.View {
 	render := func(dst []byte, o *kube.Object) []byte {
 		dst = append(append(dst, `{"kind":"Table","apiVersion":"`...), t.apiVersion...)
-		dst = append(dst, `","metadata":{"resourceVersion":"`...)
+		dst = append(dst, `","metadata":{`...)
+		if t.link != "" {
+			dst = append(append(append(dst, `"selfLink":"`...), t.link...), `",`...)
+		}
+		dst = append(dst, `"resourceVersion":"`...)
 		dst = strconv.AppendInt(dst, int64(o.Revision), 10)
 		dst = append(append(dst, `"},"columnDefinitions":`...), definitions...)
 		dst = t.appendRow(append(dst, `,"rows":[`...), o)

@@ -100,7 +100,11 @@ func watchMerged(ctx context.Context, parts []Part, start cacher.Start) (*cacher
 	}
 	watched := make([]cacher.Part, len(parts))
 	for i, p := range parts {
-		o, err := p.watchStart(p.Request)
+		asked := *p.Request
+		if asked.Form.Kind == form.Table { // whose rows don't say what they are
+			asked.Form.Link = linkOf(p.Endpoint)
+		}
+		o, err := p.watchStart(&asked)
 		if err != nil {
 			return nil, watchstream.Options{}, err
 		}
@@ -113,4 +117,12 @@ func watchMerged(ctx context.Context, parts []Part, start cacher.Start) (*cacher
 	}
 	serverSent := first.Form.Encoding == form.ServerSent
 	return merged, watchstream.Options{Bookmarks: true, InitialEnd: start == cacher.StartState || serverSent, Timeout: opts.timeout}, nil
+}
+
+// linkOf returns the path of an endpoint's objects.
+func linkOf(e *registry.Endpoint) string {
+	if e.Group == "" {
+		return "/api/" + e.Version + "/" + e.Plural
+	}
+	return "/apis/" + e.Group + "/" + e.Version + "/" + e.Plural
 }

@@ -56,6 +56,14 @@ func New(o Options) *Replica {
 	}
 }
 
+// Names returns the names of all replicas that run, the one that acts first; none of a server that isn't a replica, which nil stands for.
+func (r *Replica) Names(ctx context.Context) ([]string, error) {
+	if r == nil {
+		return nil, nil
+	}
+	return r.Election.Names(ctx)
+}
+
 // Prepare says what the replica does while it leads, and returns the context of its part in the election.
 func (r *Replica) Prepare(ctx context.Context, acts Acts) context.Context {
 	r.acts = acts

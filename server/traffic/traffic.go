@@ -14,6 +14,8 @@ const (
 	Interval = 5 * time.Second
 	// kept is how many there are: a quarter of an hour.
 	kept = int(15 * time.Minute / Interval)
+	// patience is how long a Page waits for the names of the replicas, which etcd has. Without etcd the points are there all the same.
+	patience = 2 * time.Second
 )
 
 // Series is something to plot.
@@ -26,9 +28,10 @@ type Series struct {
 
 // Log is the points of a server. Page may be called at any time.
 type Log struct {
-	series []Series
-	last   []float64 // of the counts, at the time at; Run's own
-	at     time.Time
+	series   []Series
+	replicas func(context.Context) ([]string, error)
+	last     []float64 // of the counts, at the time at; Run's own
+	at       time.Time
 
 	mu     sync.Mutex // guards the following
 	times  []int64
@@ -40,11 +43,20 @@ type Page struct {
 	IntervalSeconds int                  `json:"intervalSeconds"`
 	Times           []int64              `json:"times"` // in Unix seconds
 	Series          map[string][]float64 `json:"series"`
+	// Replicas are the processes that serve the store and run now; none if their names aren't known now. Nil: there's only this one.
+	Replicas []Replica `json:"replicas,omitzero"`
 }
 
-// New returns a Log without points.
-func New(series []Series) *Log {
-	return &Log{series: series, last: make([]float64, len(series)), points: make([][]float64, len(series))}
+// Replica is one of several processes that serve one store.
+type Replica struct {
+	Name string `json:"name"` // where the others reach it
+	Acts bool   `json:"acts"` // for all of them
+}
+
+// New returns a Log without points. replicas returns the names of the processes that serve the store, the one that acts for all of
+// them first; nil if it's only this one.
+func New(series []Series, replicas func(context.Context) ([]string, error)) *Log {
+	return &Log{series: series, replicas: replicas, last: make([]float64, len(series)), points: make([][]float64, len(series))}
 }
 
 // Run takes a point at once, and then one each Interval, until ctx ends.
@@ -94,15 +106,31 @@ func add[T any](all []T, v T) []T {
 	return append(all, v)
 }
 
-// Page returns a copy of the points.
-func (l *Log) Page() Page {
+// Page returns a copy of the points, and the replicas of this moment.
+func (l *Log) Page(ctx context.Context) Page {
+	replicas := l.replicasNow(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := Page{IntervalSeconds: int(Interval / time.Second), Times: append([]int64{}, l.times...), Series: map[string][]float64{}}
+	p := Page{IntervalSeconds: int(Interval / time.Second), Times: append([]int64{}, l.times...), Series: map[string][]float64{}, Replicas: replicas}
 	for i, s := range l.series {
 		p.Series[s.Name] = append([]float64{}, l.points[i]...)
 	}
 	return p
+}
+
+// replicasNow returns Page.Replicas.
+func (l *Log) replicasNow(ctx context.Context) []Replica {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	names, err := l.replicas(ctx)
+	if names == nil && err == nil {
+		return nil
+	}
+	all := make([]Replica, len(names))
+	for i, name := range names {
+		all[i] = Replica{Name: name, Acts: i == 0}
+	}
+	return all
 }
 
 // MemoryInUse returns how many bytes Go has from the system and hasn't given back.

@@ -20,8 +20,8 @@ func TestLog(t *testing.T) {
 		l := traffic.New([]traffic.Series{
 			{Name: "count", Value: func() float64 { return float64(count.Load()) }, PerSecond: true},
 			{Name: "gauge", Value: func() float64 { return float64(gauge.Load()) }},
-		})
-		if p := l.Page(); p.Times == nil || p.Series["count"] == nil {
+		}, func(context.Context) ([]string, error) { return nil, nil })
+		if p := l.Page(t.Context()); p.Times == nil || p.Series["count"] == nil || p.Replicas != nil {
 			t.Errorf("a page without points is %+v", p)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -35,7 +35,7 @@ func TestLog(t *testing.T) {
 		count.Store(5) // it began anew
 		time.Sleep(traffic.Interval)
 		synctest.Wait()
-		p := l.Page()
+		p := l.Page(t.Context())
 		if !slices.Equal(p.Series["count"], []float64{0, 2, 0}) || !slices.Equal(p.Series["gauge"], []float64{7, 8, 8}) {
 			t.Errorf("the points are %v", p.Series)
 		}
@@ -44,11 +44,26 @@ func TestLog(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		p = l.Page()
+		p = l.Page(t.Context())
 		if n := len(p.Times); n != 180 || len(p.Series["gauge"]) != n || p.Times[n-1]-p.Times[0] != 895 {
 			t.Errorf("after an hour there are %d points", n)
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// TestReplicas: a page has the replicas of its moment, of which the first one acts, and an empty list while it isn't known which there are.
+func TestReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := func(context.Context) ([]string, error) { return []string{"b:1", "a:1"}, nil }
+		l := traffic.New(nil, func(ctx context.Context) ([]string, error) { return names(ctx) })
+		if got, want := l.Page(t.Context()).Replicas, []traffic.Replica{{Name: "b:1", Acts: true}, {Name: "a:1"}}; !slices.Equal(got, want) {
+			t.Errorf("the replicas are %v, want %v", got, want)
+		}
+		names = func(ctx context.Context) ([]string, error) { <-ctx.Done(); return nil, ctx.Err() }
+		if got := l.Page(t.Context()).Replicas; got == nil || len(got) > 0 {
+			t.Errorf("the replicas are %v while nobody knows them", got)
+		}
 	})
 }

@@ -67,22 +67,37 @@ func (e *Election) Leading() (fence storage.Condition, leads bool) {
 	return *e.fence, true
 }
 
-// Follow tells the names of all that take part, the one that leads first, and tells them again whenever that changes. It
-// returns why it can't go on: ctx has ended, etcd can't be read, or tell has failed.
+// Names returns the names of all that take part, the one that leads first. The error says why etcd can't be read.
+func (e *Election) Names(ctx context.Context) ([]string, error) {
+	names, _, err := e.namesAt(ctx)
+	return names, err
+}
+
+// namesAt returns Names as they are at a revision, and that.
+func (e *Election) namesAt(ctx context.Context) (names []string, at int64, err error) {
+	all, err := e.client.Get(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil, 0, err
+	}
+	names = make([]string, len(all.Kvs))
+	for i, kv := range all.Kvs {
+		names[i] = string(kv.Value)
+	}
+	return names, all.Header.Revision, nil
+}
+
+// Follow tells Names, and tells them again whenever they change. It returns why it can't go on: ctx has ended, etcd can't be
+// read, or tell has failed.
 func (e *Election) Follow(ctx context.Context, tell func(names []string) error) error {
 	for {
-		all, err := e.client.Get(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		names, at, err := e.namesAt(ctx)
 		if err != nil {
 			return err
-		}
-		names := make([]string, len(all.Kvs))
-		for i, kv := range all.Kvs {
-			names[i] = string(kv.Value)
 		}
 		if err := tell(names); err != nil {
 			return err
 		}
-		if err := e.awaitEvent(ctx, Prefix, all.Header.Revision, clientv3.WithPrefix()); err != nil {
+		if err := e.awaitEvent(ctx, Prefix, at, clientv3.WithPrefix()); err != nil {
 			return err
 		}
 	}

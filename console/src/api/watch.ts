@@ -79,10 +79,10 @@ function query(url: string, version: string): string {
   return (url.includes("?") ? "&" : "?") + q.toString();
 }
 
-/** Reads a stream to its end, and returns where the next one goes on; "" if that needs the state. */
+/** Reads a stream to its end, and returns where the next one goes on; "" if that needs the state, as after a part of one. */
 async function read(answer: Response, version: string, w: Watching, signal: AbortSignal): Promise<string> {
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", begun = performance.now();
+  let rest = "", begun = performance.now(), whole = version !== "";
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -98,7 +98,8 @@ async function read(answer: Response, version: string, w: Watching, signal: Abor
           if (e.object?.code === 410) return "";
           throw new Refusal(e.object);
         }
-        version = versionOf(e) || version;
+        whole ||= e.type === "BOOKMARK" && endsState(e);
+        if (whole) version = versionOf(e) || version;
         if (e.type === "BOOKMARK") {
           if (endsState(e)) w.synced();
         } else {

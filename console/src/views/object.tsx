@@ -1,5 +1,5 @@
 // One object: what it is, and all that can be done with it.
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { kindOf, linkOf, nameOf, type Kind } from "../api/discovery";
 import { may } from "../api/rights";
 import { useLive, type Live, type Obj } from "../model/live";
@@ -35,7 +35,7 @@ function Known({ kind, namespace, name, live }: { kind: Kind; namespace: string;
   const mayDelete = may("delete", kind, namespace, name);
   const edit = () => { if (mayEdit && object && !live.gone) { show("yaml"); setEditing(true); } };
   const remove = () => { if (mayDelete && object && !live.gone) setRemoving(true); };
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: a key may come before the next frame
     viewCommands.value = [
       ...(mayEdit ? [{ title: "Edit", hint: `${kind.kind} ${name}`, run: edit }] : []),
       ...(mayDelete ? [{ title: "Delete", hint: `${kind.kind} ${name}`, run: remove }] : []),

@@ -1,20 +1,18 @@
 // The objects of a kind as its own columns tell them, live; several kinds side by side.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { kindOf, kinds, linkOf, nameOf, pathOf, type Kind } from "../api/discovery";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { kindOf, kinds, linkOf, nameOf, type Kind } from "../api/discovery";
 import { may } from "../api/rights";
-import { watch } from "../api/watch";
 import { namespaces } from "../model/namespaces";
 import { mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
 import { Rows } from "../model/rows";
+import { Streams } from "../model/streams";
 import { go, objectLink, replace, route } from "../route";
-import { announce } from "../ui/announce";
 import { viewCommands } from "../ui/palette";
 import { Table } from "../ui/table";
 
-const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-
 export function ObjectsView() {
   const panes = panesOf(route.value);
+  const rows = useRows(panes);
   useEffect(() => {
     viewCommands.value = panes.map((p) => ({ title: `Close ${p.kind.split("/").pop()}`, hint: "pane", run: () => go(paneLink(panes.filter((other) => other !== p))) }));
     return () => { viewCommands.value = []; };
@@ -27,20 +25,19 @@ export function ObjectsView() {
   const change = (at: number, p: Pane | undefined) => paneLink(p ? panes.with(at, p) : panes.toSpliced(at, 1));
   return (
     <div class={`panes of${panes.length}`}>
-      {panes.map((p, at) => <OnePane key={`${at} ${p.kind}`} pane={p} alone={panes.length === 1} full={panes.length >= mostPanes}
+      {panes.map((p, at) => <OnePane key={`${at} ${p.kind}`} pane={p} rows={rows[at]} alone={panes.length === 1} full={panes.length >= mostPanes}
         type={(changes) => replace(change(at, { ...p, ...changes }))} choose={(kind) => go(change(at, { kind, namespace: p.namespace }))}
         close={() => go(change(at, undefined))} beside={() => go(paneLink([...panes, { kind: p.kind, namespace: p.namespace }]))} />)}
     </div>
   );
 }
 
-interface PaneProps { pane: Pane; alone: boolean; full: boolean; type(changes: Partial<Pane>): void; choose(kind: string): void; close(): void; beside(): void }
+interface PaneProps { pane: Pane; rows: Rows; alone: boolean; full: boolean; type(changes: Partial<Pane>): void; choose(kind: string): void; close(): void; beside(): void }
 
 function OnePane(props: PaneProps) {
-  const { pane, type } = props;
+  const { pane, rows, type } = props;
   const kind = kindOf(pane.kind);
-  const rows = useMemo(() => new Rows(), [pane.kind]);
-  const state = useRows(kind, pane, rows);
+  const state = useSaid(pane, rows);
   const listed = kinds.value!.filter((k) => k.verbs.includes("list"));
   return (
     <section class="pane" aria-label={kind ? nameOf(kind) : pane.kind}>
@@ -51,8 +48,8 @@ function OnePane(props: PaneProps) {
           {kind && !listed.some((k) => linkOf(k) === linkOf(kind)) && <option value={linkOf(kind)}>{nameOf(kind)} {kind.version}</option>}
         </select>
         {kind?.namespaced && <NamespaceField value={pane.namespace ?? ""} onInput={(namespace) => type({ namespace })} />}
-        <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong.includes("label")} />
-        <Field label="Fields" hint="metadata.name=a" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong.includes("field")} />
+        <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong === "labels" ? state.text : ""} />
+        <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.text : ""} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
         {kind && may("create", kind, pane.namespace) && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
@@ -65,16 +62,22 @@ function OnePane(props: PaneProps) {
   );
 }
 
-function Field(p: { label: string; hint: string; value?: string; wrong: boolean; onInput(text: string): void }) {
-  return <input class="selector" aria-label={`${p.label} selector`} title={`${p.label} selector`} placeholder={`${p.label.toLowerCase()} ${p.hint}`} value={p.value ?? ""} aria-invalid={p.wrong}
-    spellcheck={false} autocomplete="off" onInput={(e) => p.onInput(e.currentTarget.value)} />;
+function Field(p: { label: string; hint: string; value?: string; wrong: string; onInput(text: string): void }) {
+  const id = useId();
+  return (
+    <span class="selector">
+      <input aria-label={`${p.label} selector`} title={`${p.label} selector`} placeholder={`${p.label.toLowerCase()} ${p.hint}`} value={p.value ?? ""} aria-invalid={p.wrong !== ""}
+        aria-describedby={p.wrong ? id : undefined} spellcheck={false} autocomplete="off" onInput={(e) => p.onInput(e.currentTarget.value)} />
+      {p.wrong && <span class="refusal" id={id} role="alert">{p.wrong}</span>}
+    </span>
+  );
 }
 
 function NamespaceField(p: { value: string; onInput(text: string): void }) {
   useEffect(() => { void namespaces.look(); }, []);
   const names = namespaces.names.value;
   if (names.length === 0) { // not the user's to list
-    return <input class="selector" aria-label="Namespace" placeholder="all namespaces" value={p.value} onInput={(e) => p.onInput(e.currentTarget.value)} />;
+    return <input class="namespace" aria-label="Namespace" placeholder="all namespaces" value={p.value} onInput={(e) => p.onInput(e.currentTarget.value)} />;
   }
   return (
     <select aria-label="Namespace" value={p.value} onChange={(e) => p.onInput(e.currentTarget.value)}>
@@ -88,41 +91,39 @@ function NamespaceField(p: { value: string; onInput(text: string): void }) {
 /** How long after the last letter a selector is asked for, in ms. */
 const typeDelay = 250;
 
-/** Keeps rows what the pane asks for, and returns what to say of it. */
-function useRows(kind: Kind | undefined, pane: Pane, rows: Rows): { text: string; wrong: string } {
-  const [, draw] = useState(0);
-  const opened = useRef(false);
-  useEffect(() => rows.subscribe(() => draw((n) => n + 1)), [rows]);
+/** Keeps the rows of panes what they ask for. */
+function useRows(panes: Pane[]): Rows[] {
+  const all = useRef<{ kind: string; rows: Rows }[]>([]);
+  all.current = panes.map((p, at) => all.current[at]?.kind === p.kind ? all.current[at] : { kind: p.kind, rows: new Rows() });
+  const streams = useMemo(() => new Streams(), []);
+  const asked = useRef("");
+  const of = panes.map((p) => kindOf(p.kind));
+  const shown = of.map((k) => k ? linkOf(k) : "").join();
   useEffect(() => {
-    if (!kind) return;
-    let close = () => {};
-    const open = () => {
-      rows.clear();
-      close = watch({
-        url: urlOf(kind, pane), accept: table,
-        begin: () => rows.begin(),
-        synced: () => { rows.endState(); announce(`${rows.size} ${kind.resource}`); },
-        event: (e) => rows.apply(e), health: (h) => rows.tell(h),
-      });
-    };
-    if (!opened.current) open();
-    const timer = opened.current ? setTimeout(open, typeDelay) : 0;
-    opened.current = true;
-    return () => { clearTimeout(timer); close(); };
-  }, [kind && linkOf(kind), pane.namespace, pane.labels, pane.fields, rows]);
-  useEffect(() => rows.setWords(pane.words ?? ""), [rows, pane.words]);
-  const { state, message } = rows.health;
-  const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
-  const text = state === "refused" ? message ?? "" : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
-  return { text, wrong: state === "refused" && /selector/.test(message ?? "") ? message! : "" };
+    const ask = () => streams.set(panes.flatMap((p, at) => {
+      const kind = of[at];
+      return kind ? [{ kind, namespace: p.namespace ?? "", labels: p.labels ?? "", fields: p.fields ?? "", rows: all.current[at].rows }] : [];
+    }));
+    const typed = asked.current === shown; // else there are other kinds
+    asked.current = shown;
+    if (!typed) return ask();
+    const timer = setTimeout(ask, typeDelay);
+    return () => clearTimeout(timer);
+  }, [shown, JSON.stringify(panes.map((p) => [p.namespace, p.labels, p.fields]))]);
+  useEffect(() => () => streams.close(), []);
+  return all.current.map((a) => a.rows);
 }
 
-function urlOf(kind: Kind, pane: Pane): string {
-  const q = new URLSearchParams();
-  if (pane.labels) q.set("labelSelector", pane.labels);
-  if (pane.fields) q.set("fieldSelector", pane.fields);
-  const text = q.toString();
-  return pathOf(kind, pane.namespace) + (text ? `?${text}` : "");
+/** What to say of a pane's rows, and which of its selectors is wrong. */
+function useSaid(pane: Pane, rows: Rows): { text: string; wrong: "labels" | "fields" | "" } {
+  const [, draw] = useState(0);
+  useEffect(() => rows.subscribe(() => draw((n) => n + 1)), [rows]);
+  useEffect(() => rows.setWords(pane.words ?? ""), [rows, pane.words]);
+  const { state, message = "" } = rows.health;
+  const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
+  const text = state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
+  const wrong = state !== "refused" ? "" : /field selector/.test(message) ? "fields" : /unable to parse|selector/.test(message) ? "labels" : "";
+  return { text, wrong };
 }
 
 function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Rows; type: PaneProps["type"] }) {

@@ -4,11 +4,11 @@ import type uPlot from "uplot";
 import { json, messageOf, Refusal } from "../api/client";
 import { dark } from "../ui/shade";
 
-interface Points { intervalSeconds: number; times: number[]; series: Record<string, (number | null)[]> }
+interface Points { intervalSeconds: number; times: number[]; series: Record<string, (number | null)[]>; replicas?: { name: string; acts: boolean }[] }
 
-interface Watcher { resource: string; namespace?: string; labelSelector?: string; fieldSelector?: string; user?: string; userAgent?: string; resourceVersion?: string; lagEvents: number; lagSeconds: number; bytesSent: number; ageSeconds: number }
+interface Watcher { resource: string; namespace?: string; labelSelector?: string; fieldSelector?: string; name?: string; userAgent?: string; resourceVersion?: string; lagEvents: number; lagSeconds: number; bytesSent: number; ageSeconds: number }
 
-interface Member { name: string; [field: string]: unknown }
+interface Member { name: string; id: string; address: string; voter: boolean; leader: boolean; answers: boolean; lag: number }
 
 /** How often it's looked at, in ms. */
 const interval = 5000;
@@ -51,14 +51,14 @@ function usePolled<T>(path: string): { value?: T; wrong: string } {
 export function TrafficView() {
   const points = usePolled<Points>("/apiserver-lite/v1/traffic");
   const watchers = usePolled<{ watchers: Watcher[] }>("/debug/watchers");
-  const members = usePolled<{ members?: Member[] } | Member[]>("/apiserver-lite/members");
   return (
     <div class="page">
       <div class="tools"><h1>Traffic</h1><span class="quiet">The last quarter of an hour, as the server has kept it.</span></div>
       {points.wrong && !points.value && <p class="note" role="status">The points aren't there to see: {points.wrong}</p>}
       {points.value && <div class="plots">{plots.map((p) => points.value!.series[p.name] && <Plot key={`${p.name} ${dark.value}`} title={p.title} unit={p.unit} times={points.value!.times} values={points.value!.series[p.name]} />)}</div>}
       <div class="sheet"><h2>Watchers</h2>{watchers.wrong ? <p class="note" role="status">{watchers.wrong}</p> : watchers.value && <Watchers all={watchers.value.watchers} />}</div>
-      <div class="sheet"><h2>Replicas</h2><Members answer={members.value} wrong={members.wrong} /></div>
+      <div class="sheet"><h2>Replicas</h2>{points.value ? <Replicas all={points.value.replicas} /> : points.wrong && <p class="note" role="status">{points.wrong}</p>}</div>
+      {(points.value?.replicas || points.wrong) && <Members />}
     </div>
   );
 }
@@ -74,14 +74,14 @@ function Plot({ title, unit, times, values }: { title: string; unit: (v: number)
   const latest = useRef<uPlot.AlignedData>([[]]);
   latest.current = [times, values];
   useEffect(() => {
-    let gone = false;
-    const resize = new ResizeObserver(() => plot.current?.setSize(sizeIn(at.current!)));
+    const holder = at.current!;
+    const resize = new ResizeObserver(() => plot.current?.setSize(sizeIn(holder)));
     void drawing().then((UPlot) => {
-      if (gone) return;
-      plot.current = new UPlot({ ...looks(unit), ...sizeIn(at.current!) }, latest.current, at.current!);
-      resize.observe(at.current!);
+      if (!holder.isConnected) return; // another view came before the script
+      plot.current = new UPlot({ ...looks(unit), ...sizeIn(holder) }, latest.current, holder);
+      resize.observe(holder);
     });
-    return () => { gone = true; resize.disconnect(); plot.current?.destroy(); };
+    return () => { resize.disconnect(); plot.current?.destroy(); };
   }, []);
   useEffect(() => plot.current?.setData(latest.current), [times, values]);
   const known = values.filter((v): v is number => v !== null), last = known.at(-1);
@@ -120,7 +120,7 @@ function Watchers({ all }: { all: Watcher[] }) {
       <thead><tr><th>Resource</th><th>Selects</th><th>Who</th><th class="number">Behind</th><th class="number">Sent</th><th class="number">Age</th></tr></thead>
       <tbody>{sorted.slice(0, most).map((w, i) => (
         <tr key={i} class={w.lagEvents > 0 ? "warning" : ""}>
-          <td class="mono">{w.resource}</td><td class="wide mono">{[w.namespace && `namespace ${w.namespace}`, w.labelSelector, w.fieldSelector].filter(Boolean).join(" · ")}</td><td>{[w.user, w.userAgent?.slice(0, 60)].filter(Boolean).join(" · ")}</td>
+          <td class="mono">{w.resource}</td><td class="wide mono">{[w.namespace && `namespace ${w.namespace}`, w.name && `name ${w.name}`, w.labelSelector, w.fieldSelector].filter(Boolean).join(" · ")}</td><td>{w.userAgent?.slice(0, 60)}</td>
           <td class="number">{w.lagEvents > 0 ? `${w.lagEvents} events, ${seconds(w.lagSeconds)}` : "no"}</td><td class="number">{bytes(w.bytesSent)}</td><td class="number">{seconds(w.ageSeconds)}</td>
         </tr>
       ))}</tbody>
@@ -128,14 +128,36 @@ function Watchers({ all }: { all: Watcher[] }) {
   );
 }
 
-function Members({ answer, wrong }: { answer?: { members?: Member[] } | Member[]; wrong: string }) {
-  const all = Array.isArray(answer) ? answer : answer?.members ?? [];
-  if (all.length === 0) return <p class="quiet" role="status">{wrong || "This server has its store alone."}</p>;
-  const fields = [...new Set(all.flatMap((m) => Object.keys(m)))];
+/** The processes that serve one store, and which of them does what one does for all. */
+function Replicas({ all }: { all: Points["replicas"] }) {
+  if (!all) return <p class="quiet">This server has its store alone, and does all by itself.</p>;
+  if (all.length === 0) return <p class="quiet" role="status">Which ones there are isn't known: the store doesn't answer.</p>;
   return (
     <table class="list">
-      <thead><tr>{fields.map((f) => <th key={f}>{f}</th>)}</tr></thead>
-      <tbody>{all.map((m) => <tr key={m.name}>{fields.map((f) => <td key={f} class="mono">{typeof m[f] === "object" ? JSON.stringify(m[f]) : String(m[f] ?? "")}</td>)}</tr>)}</tbody>
+      <thead><tr><th>Replica</th><th>What it does</th></tr></thead>
+      <tbody>{all.map((r) => (
+        <tr key={r.name}>
+          <td class="mono">{r.name}{r.name === location.host && <small> this one</small>}</td>
+          <td class="wide">{r.acts ? <><em class="tag">acts</em> for all: garbage collection, namespaces, expiry, quotas</> : "serves, and takes over when the one that acts is gone"}</td>
+        </tr>
+      ))}</tbody>
     </table>
+  );
+}
+
+/** Those who have the store together, of a cluster that the processes make themselves. */
+function Members() {
+  const { value, wrong } = usePolled<{ members: Member[] }>("/apiserver-lite/members");
+  if (!value || wrong) return null; // the store is elsewhere, or the members aren't the user's to see
+  return (
+    <div class="sheet"><h2>Members of the store</h2><div class="wideholder"><table class="list">
+      <thead><tr><th>Member</th><th>Address</th><th>Part</th><th>Answers</th><th class="number">Behind</th></tr></thead>
+      <tbody>{value.members.map((m) => (
+        <tr key={m.id} class={m.answers ? "" : "warning"}>
+          <td class="mono">{m.name || m.id}</td><td class="mono">{m.address}</td><td>{m.leader ? <em class="tag">leader</em> : m.voter ? "voter" : "learner"}</td>
+          <td>{m.answers ? "yes" : "no"}</td><td class="number">{m.lag > 0 ? `${m.lag.toLocaleString("en")} entries` : "no"}</td>
+        </tr>
+      ))}</tbody>
+    </table></div></div>
   );
 }
