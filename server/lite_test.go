@@ -319,6 +319,45 @@ func TestSortBy(t *testing.T) {
 	}
 }
 
+// TestSortByIndex: an order is the same when an index gives it, of all objects, in a namespace and of those that are selected.
+func TestSortByIndex(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	const everywhere, boatsIn = "/apis/example.com/v1/boats", "/apis/example.com/v1/namespaces/other/boats"
+	s.PostYAML("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"other"}}`)
+	const objects = 1100 // enough for an index
+	for i := range objects {
+		spec := fmt.Sprintf(`"size":%d,"hull":"%d","cabins":[{"beds":%d},{"beds":%d}]`, i*7%100, i%3, i%50, i*3%70)
+		if i%10 == 0 {
+			spec = `"hull":"0"` // these come last
+		}
+		s.PostYAML([]string{boatsPath, boatsIn}[i%2], boat(fmt.Sprintf("b%04d", i), spec))
+	}
+	for _, sortBy := range []string{"spec.size", "-spec.size", "spec.cabins[*].beds", "-spec.cabins[*].beds"} {
+		for _, path := range []string{withLite(everywhere, "sortBy", sortBy), withLite(boatsIn, "sortBy", sortBy), withLite(everywhere, "sortBy", sortBy) + "&fieldSelector=spec.hull!%3D1", withLite(everywhere, "sortBy", sortBy) + "&labelSelector=!x"} {
+			whole := namesIn(t, s, path) // which no index gives
+			for range 2 {
+				if got := pagesOf(t, s, path+"&limit=150", func() {}); got != whole {
+					t.Errorf("%s in pages is\n%s, want\n%s", path, got, whole)
+				}
+			}
+			var first struct {
+				Metadata struct{ RemainingItemCount int }
+			}
+			if err := json.Unmarshal([]byte(s.Get(path+"&limit=150")), &first); err != nil {
+				t.Fatal(err)
+			}
+			want := len(strings.Fields(whole)) - 150
+			if strings.Contains(path, "Selector") {
+				want = 0
+			}
+			if got := first.Metadata.RemainingItemCount; got != want {
+				t.Errorf("%s: %d follow the first page, want %d", path, got, want)
+			}
+		}
+	}
+}
+
 // pagesOf reads all pages, and calls between after the first one.
 func pagesOf(t *testing.T, s *servertest.Server, path string, between func()) string {
 	t.Helper()

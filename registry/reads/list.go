@@ -89,10 +89,8 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 		return nil, e.Fail(namespace, err)
 	}
 	l.start = l.prefix
-	if len(l.lookups) > 0 && !e.unstored() {
-		e.Res.Cache.Demand(l.lookups) // before the snapshot is taken
-	}
 	if !e.unstored() {
+		e.Res.Cache.Demand(l.demanded(opts)) // before the snapshot is taken
 		if err := l.open(ctx, opts); err != nil {
 			return nil, err
 		}

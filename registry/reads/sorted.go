@@ -102,8 +102,66 @@ func (p *sortedPage) Pop() any {
 	return item
 }
 
-// sort puts the list into its order, from where the page before ended, and ends it after limit objects if that isn't 0. It goes through all that is
-// selected, whatever the limit is, and keeps no more than the page in memory.
+// demanded returns the columns by which a list could be found by an index, and the first page of one in its order.
+func (l *List) demanded(o listOptions) []kube.Lookup {
+	if l.sorting == nil || o.limit == 0 || o.token != nil {
+		return l.lookups
+	}
+	return append(slices.Clip(l.lookups), kube.Lookup{Column: l.sorting.column})
+}
+
+// indexedShare is the part of all objects, a quarter, of which an index may give so many before it's given up: a scan costs less for each.
+const indexedShare = 4
+
+// sortIndexed is sort of a page whose objects an index gives in their order, each as the least of its values, or the greatest. It reports whether
+// it has found the whole page, and that something follows. Else the page may end with objects that have no value, of which no index knows.
+func (l *List) sortIndexed(limit int64, after *sortedItem) bool {
+	if limit <= 0 || l.snapshot == nil || l.single() || len(l.lookups) > 0 { // few objects are found by these
+		return false
+	}
+	s, value, key := l.sorting, "", ""
+	if after != nil {
+		if after.absent {
+			return false
+		}
+		value, key = after.key, after.object.Key
+	}
+	entries, ok := l.snapshot.InOrder(s.column, value, key, s.key.Descending)
+	if !ok {
+		return false
+	}
+	page, left := []*kube.Object{}, l.snapshot.Len()/indexedShare
+	for value, key := range entries {
+		if left--; left < 0 {
+			return false
+		}
+		if !strings.HasPrefix(key, l.prefix) {
+			continue
+		}
+		o := l.snapshot.Get(key)
+		if o == nil || !l.selects(o) {
+			continue
+		}
+		if item := s.item(o); item.key != value || after != nil && s.compare(item, *after) <= 0 {
+			continue
+		}
+		if int64(len(page)) < limit {
+			page = append(page, o)
+			continue
+		}
+		l.Page = page
+		rest := 0 // what follows a later page isn't counted, because that takes as long as the scan
+		if after == nil && l.selectsAll() {
+			rest = l.snapshot.Count(l.keys()) - len(page)
+		}
+		l.moreSorted(rest)
+		return true
+	}
+	return false
+}
+
+// sort puts the list into its order, from where the page before ended, and ends it after limit objects if that isn't 0. Without an index
+// of the field it goes through all that is selected, whatever the limit is, and keeps no more than the page in memory.
 func (l *List) sort(ctx context.Context, limit int64) error {
 	s, after := l.sorting, (*sortedItem)(nil)
 	if l.token != nil {
@@ -113,6 +171,9 @@ func (l *List) sort(ctx context.Context, limit int64) error {
 		}
 		item := s.item(last)
 		after = &item
+	}
+	if l.sortIndexed(limit, after) {
+		return nil
 	}
 	p, most, total, bytes := sortedPage{sorting: s}, maxSorted, 0, 0
 	if limit > 0 {
@@ -147,7 +208,9 @@ func (l *List) sort(ctx context.Context, limit int64) error {
 	for i, item := range p.items {
 		l.Page[i] = item.object
 	}
-	l.moreSorted(total)
+	if rest := total - len(l.Page); rest > 0 && len(l.Page) > 0 {
+		l.moreSorted(rest)
+	}
 	return nil
 }
 
@@ -159,13 +222,9 @@ func (l *List) sortedBytes(o *kube.Object) int {
 	return len(o.Raw())
 }
 
-// moreSorted notes that there is another page if there are more objects than are listed. The token says where this page ends: the next one looks for
+// moreSorted notes that there is another page, and how many objects follow; 0 for unknown. The token says where this page ends: the next one looks for
 // the object there, which all pages of one version have.
-func (l *List) moreSorted(total int) {
-	rest := total - len(l.Page)
-	if rest == 0 || len(l.Page) == 0 {
-		return
-	}
+func (l *List) moreSorted(rest int) {
 	last := l.Page[len(l.Page)-1]
 	t := registry.Token{Version: registry.TokenVersion, Revision: int64(l.Revision()), Start: strings.TrimPrefix(last.Key, l.collection), By: l.sorting.String()}
 	l.continues = t.String()

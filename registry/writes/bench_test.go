@@ -250,6 +250,21 @@ func BenchmarkListByAnyField(b *testing.B) {
 	benchmarkSelected(b, "lite=true&fieldSelector=spec.color=rare")
 }
 
+// BenchmarkSortedList is the first page of 100,000 objects in the order of a field: of one that has an index because it was asked for often, and of
+// a list that a selector keeps from it.
+func BenchmarkSortedList(b *testing.B) {
+	s := start(b, "", registry.Options{})
+	w := s.widgets()
+	s.fill(many(100_000), 1000, func(i int) string { return fmt.Sprint(i * 7919 % 100_003) })
+	for _, limit := range []int{10, 500} {
+		page := fmt.Sprintf("lite=true&limit=%d", limit)
+		b.Run(fmt.Sprintf("indexed/limit=%d", limit), func(b *testing.B) { benchmarkList(b, w, page+"&sortBy=-spec.color", limit) })
+		b.Run(fmt.Sprintf("scanned/limit=%d", limit), func(b *testing.B) {
+			benchmarkList(b, w, page+"&sortBy=-spec.color&fieldSelector=metadata.uid=u", limit)
+		})
+	}
+}
+
 // BenchmarkListByOtherField is what a field selector costs that no index can answer.
 func BenchmarkListByOtherField(b *testing.B) {
 	benchmarkSelected(b, "fieldSelector=spec.color!=common")

@@ -314,3 +314,43 @@ func (s *Snapshot) Find(lookups []kube.Lookup, keys storage.Range) (objects iter
 		}
 	}, true
 }
+
+// InOrder yields the values of a column in their order, each with the keys of the objects that have it, in their order: from a value and a key on, or
+// from the beginning if the key is "". With descending the greatest value comes first. An object with several values comes with each. ok is false
+// if the column isn't indexed.
+func (s *Snapshot) InOrder(c *kube.Column, value, key string, descending bool) (entries iter.Seq2[string, string], ok bool) {
+	d := s.demands[c.Name()]
+	if d == nil {
+		return nil, false
+	}
+	if !descending {
+		return func(yield func(value, key string) bool) {
+			d.tree.AscendGreaterOrEqual(fieldEntry{value, key}, func(e fieldEntry) bool { return yield(e.value, e.key) })
+		}, true
+	}
+	return func(yield func(value, key string) bool) {
+		from, some := fieldEntry{value, key}, true
+		if key == "" {
+			from, some = d.tree.Max()
+			from.key = ""
+		}
+		for going := true; some && going; from, some = d.below(from.value) {
+			d.tree.AscendGreaterOrEqual(from, func(e fieldEntry) bool {
+				if e.value == from.value {
+					going = yield(e.value, e.key)
+					return going
+				}
+				return false
+			})
+		}
+	}, true
+}
+
+// below returns where the entries of the next smaller value begin. ok is false if there's none.
+func (d *demand) below(value string) (first fieldEntry, ok bool) {
+	d.tree.DescendLessOrEqual(fieldEntry{value: value}, func(e fieldEntry) bool { // no object has the key ""
+		first, ok = fieldEntry{value: e.value}, true
+		return false
+	})
+	return first, ok
+}

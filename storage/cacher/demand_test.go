@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -233,6 +234,68 @@ func TestDemandOfLongLists(t *testing.T) {
 	write(b, "many", 2)
 	if found, indexed := demand(b); !indexed || found != 1 {
 		t.Errorf("when the object has less it's indexed: %v, and %d are found", indexed, found)
+	}
+}
+
+// TestInOrder: an index gives objects in the order of their values and keys, in either direction, and from anywhere.
+func TestInOrder(t *testing.T) {
+	b := newBench(defaultBounds)
+	manyThings(b)
+	column := kube.NewColumn(selectors.Path{{Name: "spec"}, {Name: "n"}}, selectors.Integer)
+	if _, ok := b.Snapshot().InOrder(column, "", "", false); ok {
+		t.Error("it gives an order without an index")
+	}
+	ask(t, b, "spec.n=1")
+	ask(t, b, "spec.n=1")
+	rng := rand.New(rand.NewPCG(9, 10))
+	for range 200 {
+		b.change(rng)
+	}
+	s := b.Snapshot()
+	for _, descending := range []bool{false, true} {
+		var want []fieldEntry
+		for o := range s.All("") {
+			for _, value := range column.Keys(nil, o) {
+				want = append(want, fieldEntry{value, o.Key})
+			}
+		}
+		slices.SortFunc(want, func(a, b fieldEntry) int {
+			by := strings.Compare(a.value, b.value)
+			if descending {
+				by = -by
+			}
+			return cmp.Or(by, strings.Compare(a.key, b.key))
+		})
+		for _, from := range []int{0, 1, 2, 3, 4, 5, len(want) / 2, len(want) - 1} {
+			first, count := fieldEntry{}, 0
+			if from > 0 {
+				first = want[from]
+			}
+			entries, ok := s.InOrder(column, first.value, first.key, descending)
+			if !ok {
+				t.Fatal("there's no index")
+			}
+			for value, key := range entries {
+				if at := from + count; at >= len(want) || want[at] != (fieldEntry{value, key}) {
+					t.Fatalf("descending %v, from %d: entry %d is %q", descending, from, count, key)
+				}
+				count++
+			}
+			if count != len(want)-from {
+				t.Errorf("descending %v, from %d: %d entries, want %d", descending, from, count, len(want)-from)
+			}
+			for range entries { // and it may be left
+				break
+			}
+		}
+	}
+	empty := newBench(defaultBounds)
+	empty.demands = demands{column.Name(): {column: column, tree: newFieldTree(), complete: true}}
+	for _, descending := range []bool{false, true} {
+		entries, _ := empty.Snapshot().InOrder(column, "", "", descending)
+		for value := range entries {
+			t.Errorf("an empty index has %q", value)
+		}
 	}
 }
 
