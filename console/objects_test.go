@@ -66,7 +66,9 @@ func TestAnyField(t *testing.T) {
 	p.see("3 objects · live")
 	s.ask("PATCH", widgetsPath+"/w1", `{"spec":{"size":50}}`, "Content-Type", "application/merge-patch+json")
 	p.see("2 objects · live")
-	p.key(strings.Split("||spec.sice=1", "")...)
+	p.key(strings.Split("||spec.", "")...)
+	p.await(`[...document.querySelectorAll("datalist option")].map((o) => o.value).includes("spec.size>80||spec.size in (10,20)||spec.parts[*].")`)
+	p.key(strings.Split("sice=1", "")...)
 	refusal := `document.getElementById(document.querySelector("[aria-label='Fields selector'][aria-invalid=true]")?.getAttribute("aria-describedby"))?.innerText`
 	p.await(refusal + `?.includes("position 36") && ` + refusal + `.includes("the nearest is spec.size")`)
 }

@@ -75,7 +75,7 @@ function Versions({ kind, definition }: { kind: Kind; definition?: Definition })
   return (
     <div class="sheet">
       <h2>Versions</h2>
-      <table class="list">
+      <table class="list" aria-label="Versions">
         <thead><tr><th>Version</th><th>Served</th><th>Stored</th><th /></tr></thead>
         <tbody>
           {definition ? definition.spec.versions.map((v) => (
@@ -87,7 +87,7 @@ function Versions({ kind, definition }: { kind: Kind; definition?: Definition })
       {conditions.length > 0 && (
         <>
           <h2>Conditions</h2>
-          <table class="list">
+          <table class="list" aria-label="Conditions">
             <thead><tr><th>Condition</th><th>Status</th><th>Since</th><th>Reason</th><th>Message</th></tr></thead>
             <tbody>{conditions.map((c) => <tr key={c.type}><td>{c.type}</td><td>{c.status}</td><td>{c.lastTransitionTime && age(c.lastTransitionTime)}</td><td>{c.reason}</td><td class="wide">{c.message}</td></tr>)}</tbody>
           </table>

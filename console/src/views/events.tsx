@@ -33,7 +33,7 @@ export function EventsTab({ object }: { object: Obj }) {
   }, [uid]);
   if (events.length === 0) return <p class="empty" role="status">{health.state === "refused" ? health.message : synced ? "No event is about it." : "Reading…"}</p>;
   return (
-    <table class="list">
+    <table class="list" aria-label="Events">
       <thead><tr><th>Age</th><th>Type</th><th>Reason</th><th>Message</th><th>From</th></tr></thead>
       <tbody>{events.map((e) => (
         <tr key={e.metadata.uid} class={e.type === "Warning" ? "warning" : ""}>

@@ -91,12 +91,12 @@ function Scalar({ label, schema, required, value, path, context }: InputProps) {
       <label for={id} title={schema.description}>{label} {required && <em class="tag">required</em>}</label>
       {schema.type === "boolean" || schema.enum
         ? <select id={id} aria-invalid={!!wrong} value={value === undefined ? "" : JSON.stringify(value)} onChange={(e) => set(e.currentTarget.value === "" ? undefined : JSON.parse(e.currentTarget.value))}>
-            <option value="">{schema.default === undefined ? "" : `default: ${JSON.stringify(schema.default)}`}</option>
+            <option value="">{schema.default === undefined ? "not set" : `default: ${JSON.stringify(schema.default)}`}</option>
             {(schema.enum ?? [true, false]).map((v) => <option key={JSON.stringify(v)} value={JSON.stringify(v)}>{String(v)}</option>)}
           </select>
         : number || schema.type === "string"
         ? <input id={id} list={undefined} type={number ? "number" : "text"} step={schema.type === "number" ? "any" : 1} aria-invalid={!!wrong} value={value ?? ""} spellcheck={false} autocomplete="off"
-            placeholder={schema.default === undefined ? "" : `default: ${JSON.stringify(schema.default)}`}
+            placeholder={schema.default === undefined ? "not set" : `default: ${JSON.stringify(schema.default)}`}
             onInput={(e) => { const text = e.currentTarget.value; set(text === "" ? undefined : number ? Number(text) : text); }} />
         : <AnyInput id={id} value={value} set={set} wrong={!!wrong} />}
       <small>{typeOf(schema, context.schemas)}{bounds(schema).filter((b) => !b.startsWith("default")).map((b) => ` · ${b}`).join("")}</small>

@@ -51,7 +51,7 @@ export function MeView() {
         <datalist id="my-namespaces">{namespaces.names.value.map((n) => <option key={n} value={n} />)}</datalist>
       </div>
       {rules && (
-        <table class="list">
+        <table class="list" aria-label="What I may do">
           <thead><tr><th>Verbs</th><th>Resources</th><th>Groups</th><th>Names</th></tr></thead>
           <tbody>
             {rules.resourceRules.map((r, i) => <tr key={i}><td class="mono">{r.verbs.join(" ")}</td><td class="wide mono">{r.resources?.join(" ")}</td><td class="mono">{r.apiGroups?.map((g) => g || "core").join(" ")}</td><td class="mono">{r.resourceNames?.join(" ")}</td></tr>)}

@@ -1,11 +1,13 @@
 // The objects of a kind as its own columns tell them, live; several kinds side by side.
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { kindOf, kinds, linkOf, nameOf, type Kind } from "../api/discovery";
+import { schemasOf, type Schemas } from "../api/openapi";
 import { may } from "../api/rights";
 import { namespaces } from "../model/namespaces";
 import { mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
 import { Rows } from "../model/rows";
 import { Streams } from "../model/streams";
+import { suggestFields } from "../model/suggest";
 import { go, objectLink, replace, route } from "../route";
 import { viewCommands } from "../ui/palette";
 import { Table } from "../ui/table";
@@ -49,7 +51,7 @@ function OnePane(props: PaneProps) {
         </select>
         {kind?.namespaced && <NamespaceField value={pane.namespace ?? ""} onInput={(namespace) => type({ namespace })} />}
         <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong === "labels" ? state.text : ""} />
-        <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.text : ""} />
+        <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.text : ""} of={kind} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
         {kind && may("create", kind, pane.namespace) && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
@@ -62,12 +64,17 @@ function OnePane(props: PaneProps) {
   );
 }
 
-function Field(p: { label: string; hint: string; value?: string; wrong: string; onInput(text: string): void }) {
+/** A selector. That of fields has the kind whose fields it may name. */
+function Field(p: { label: string; hint: string; value?: string; wrong: string; of?: Kind; onInput(text: string): void }) {
   const id = useId();
+  const [schemas, setSchemas] = useState<Schemas>();
+  const learn = () => { if (p.of) void schemasOf(p.of).then(setSchemas, () => {}); }; // without it nothing is suggested
+  const found = p.of && schemas ? suggestFields(schemas, p.of, p.value ?? "") : [];
   return (
     <span class="selector">
       <input aria-label={`${p.label} selector`} title={`${p.label} selector`} placeholder={`${p.label.toLowerCase()} ${p.hint}`} value={p.value ?? ""} aria-invalid={p.wrong !== ""}
-        aria-describedby={p.wrong ? id : undefined} spellcheck={false} autocomplete="off" onInput={(e) => p.onInput(e.currentTarget.value)} />
+        aria-describedby={p.wrong ? id : undefined} list={found.length > 0 ? `${id}-fields` : undefined} spellcheck={false} autocomplete="off" onFocus={learn} onInput={(e) => p.onInput(e.currentTarget.value)} />
+      {found.length > 0 && <datalist id={`${id}-fields`}>{found.map((text) => <option key={text} value={text} />)}</datalist>}
       {p.wrong && <span class="refusal" id={id} role="alert">{p.wrong}</span>}
     </span>
   );

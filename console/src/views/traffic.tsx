@@ -96,6 +96,15 @@ function Plot({ title, unit, times, values }: { title: string; unit: (v: number)
 
 const sizeIn = (holder: HTMLElement) => ({ width: Math.max(200, holder.clientWidth), height: 130 });
 
+/** What a plot spans, in seconds. */
+const span = 15 * 60;
+
+/** By what an axis may go on, where tens don't make round numbers. */
+const steps = new Map<(v: number) => string, number[]>([
+  [bytes, Array.from({ length: 30 }, (_, i) => 1024 * 2 ** i)],
+  [seconds, [.001, .01, .1, .5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 6 * 3600, 12 * 3600, 24 * 3600]],
+]);
+
 /** A plot in the page's colours. */
 function looks(unit: (v: number) => string): Omit<uPlot.Options, "width" | "height"> {
   const style = getComputedStyle(document.documentElement);
@@ -103,8 +112,11 @@ function looks(unit: (v: number) => string): Omit<uPlot.Options, "width" | "heig
   const axis: uPlot.Axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
   return {
     legend: { show: false }, cursor: { y: false, points: { size: 6 } },
-    scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-    axes: [{ ...axis, size: 24, space: 80 }, { ...axis, size: 56, space: 28, values: (_u, all) => all.map(unit) }],
+    scales: { x: { range: (_u, _min, max) => [max - span, max] }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    axes: [
+      { ...axis, size: 24, space: 60, incrs: [60, 180, 300], values: (_u, all) => all.map((at) => new Date(at * 1000).toTimeString().slice(0, 5)) },
+      { ...axis, size: 60, space: 28, incrs: steps.get(unit), values: (_u, all) => all.map(unit) },
+    ],
     series: [{}, { stroke: colour("--accent"), width: 1.5, fill: colour("--accent-ground"), points: { show: false } }],
   };
 }
@@ -116,7 +128,7 @@ function Watchers({ all }: { all: Watcher[] }) {
   const sorted = [...all].sort((a, b) => b.lagEvents - a.lagEvents || b.ageSeconds - a.ageSeconds);
   if (all.length === 0) return <p class="quiet">Nobody watches.</p>;
   return (
-    <div class="wideholder"><table class="list">
+    <div class="wideholder"><table class="list" aria-label="Watchers">
       <thead><tr><th>Resource</th><th>Selects</th><th>Who</th><th class="number">Behind</th><th class="number">Sent</th><th class="number">Age</th></tr></thead>
       <tbody>{sorted.slice(0, most).map((w, i) => (
         <tr key={i} class={w.lagEvents > 0 ? "warning" : ""}>
@@ -133,7 +145,7 @@ function Replicas({ all }: { all: Points["replicas"] }) {
   if (!all) return <p class="quiet">This server has its store alone, and does all by itself.</p>;
   if (all.length === 0) return <p class="quiet" role="status">Which ones there are isn't known: the store doesn't answer.</p>;
   return (
-    <table class="list">
+    <table class="list" aria-label="Replicas">
       <thead><tr><th>Replica</th><th>What it does</th></tr></thead>
       <tbody>{all.map((r) => (
         <tr key={r.name}>
@@ -150,7 +162,7 @@ function Members() {
   const { value, wrong } = usePolled<{ members: Member[] }>("/apiserver-lite/members");
   if (!value || wrong) return null; // the store is elsewhere, or the members aren't the user's to see
   return (
-    <div class="sheet"><h2>Members of the store</h2><div class="wideholder"><table class="list">
+    <div class="sheet"><h2>Members of the store</h2><div class="wideholder"><table class="list" aria-label="Members of the store">
       <thead><tr><th>Member</th><th>Address</th><th>Part</th><th>Answers</th><th class="number">Behind</th></tr></thead>
       <tbody>{value.members.map((m) => (
         <tr key={m.id} class={m.answers ? "" : "warning"}>
