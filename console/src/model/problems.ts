@@ -20,3 +20,8 @@ export function problemsOf(status: Status): Problem[] {
   if (unknown.length > 0) return unknown.map((m) => ({ path: pathOfField(m[1]), message: m[0] }));
   return [{ message: status.message }];
 }
+
+/** Which selector a refusal is about, if it's about one. */
+export function selectorIn(message: string): "fields" | "labels" | undefined {
+  return /field selector/.test(message) ? "fields" : /unable to parse|selector/.test(message) ? "labels" : undefined;
+}

@@ -2,6 +2,7 @@
 // the cells whose text differs.
 import { age } from "../model/age";
 import type { Column, Order, Row, Rows } from "../model/rows";
+import { selectorIn } from "../model/problems";
 import { ageInterval } from "../model/rows";
 
 /** The height of a row in px, as the stylesheet has it. */
@@ -89,7 +90,8 @@ export class Table {
     for (let i = first; i < last; i++) this.drawRow(this.pool[i % this.pool.length], rows.shown[i], i, now);
     for (const p of this.pool) if (p.index < 0 && p.element.style.display !== "none") { p.element.style.display = "none"; p.row = undefined; }
     this.element.setAttribute("aria-rowcount", String(rows.shown.length + 1));
-    this.empty.textContent = rows.shown.length > 0 ? "" : rows.health.state === "refused" ? rows.health.message ?? "" : rows.synced ? "There are none." : "";
+    const { state, message = "" } = rows.health;
+    this.empty.textContent = rows.shown.length > 0 ? "" : state === "refused" ? selectorIn(message) ? "" : message : rows.synced ? "There are none." : "";
   }
 
   /** Has as many rows in the document as are needed at once. */

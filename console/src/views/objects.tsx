@@ -5,6 +5,7 @@ import { schemasOf, type Schemas } from "../api/openapi";
 import { may } from "../api/rights";
 import { namespaces } from "../model/namespaces";
 import { mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
+import { selectorIn } from "../model/problems";
 import { Rows } from "../model/rows";
 import { Streams } from "../model/streams";
 import { suggestFields } from "../model/suggest";
@@ -50,8 +51,8 @@ function OnePane(props: PaneProps) {
           {kind && !listed.some((k) => linkOf(k) === linkOf(kind)) && <option value={linkOf(kind)}>{nameOf(kind)} {kind.version}</option>}
         </select>
         {kind?.namespaced && <NamespaceField value={pane.namespace ?? ""} onInput={(namespace) => type({ namespace })} />}
-        <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong === "labels" ? state.text : ""} />
-        <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.text : ""} of={kind} />
+        <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong === "labels" ? state.message : ""} />
+        <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.message : ""} of={kind} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
         {kind && may("create", kind, pane.namespace) && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
@@ -122,15 +123,15 @@ function useRows(panes: Pane[]): Rows[] {
 }
 
 /** What to say of a pane's rows, and which of its selectors is wrong. */
-function useSaid(pane: Pane, rows: Rows): { text: string; wrong: "labels" | "fields" | "" } {
+function useSaid(pane: Pane, rows: Rows): { text: string; message: string; wrong?: "labels" | "fields" } {
   const [, draw] = useState(0);
   useEffect(() => rows.subscribe(() => draw((n) => n + 1)), [rows]);
   useEffect(() => rows.setWords(pane.words ?? ""), [rows, pane.words]);
   const { state, message = "" } = rows.health;
   const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
-  const text = state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
-  const wrong = state !== "refused" ? "" : /field selector/.test(message) ? "fields" : /unable to parse|selector/.test(message) ? "labels" : "";
-  return { text, wrong };
+  const wrong = state === "refused" ? selectorIn(message) : undefined;
+  const text = wrong ? "The selector isn't understood." : state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
+  return { text, message, wrong };
 }
 
 function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Rows; type: PaneProps["type"] }) {
