@@ -11,10 +11,10 @@ const rowHeight = 26;
 /** How many rows are drawn beyond each edge of what is on screen. */
 const beyond = 6;
 
-/** How long a row glows that has changed, in ms. */
-const glowTime = 1600;
+/** How long a row glows that has changed, in ms, and in how many steps it fades: each is painted by the processor. */
+const glowTime = 1600, glowSteps = 5;
 
-interface Shown { element: HTMLElement; cells: HTMLElement[]; row?: Row; index: number; glows: string; animation?: Animation }
+interface Shown { element: HTMLElement; cells: HTMLElement[]; texts: string[]; row?: Row; index: number; aged: number; glows: number }
 
 export interface TableOptions {
   label: string;
@@ -42,6 +42,7 @@ export class Table {
   private timer: number;
   private resize = new ResizeObserver(() => this.draw());
   private frame = 0;
+  private fades = 0;
   private measured = 0;
 
   constructor(private o: TableOptions) {
@@ -68,6 +69,7 @@ export class Table {
     this.off();
     this.resize.disconnect();
     clearInterval(this.timer);
+    clearTimeout(this.fades);
     cancelAnimationFrame(this.frame);
   }
 
@@ -86,9 +88,22 @@ export class Table {
     const last = Math.min(rows.shown.length, Math.ceil((top + height) / rowHeight) + beyond);
     this.grow(Math.max(0, last - first));
     const now = performance.now();
-    for (const p of this.pool) p.index = -1;
-    for (let i = first; i < last; i++) this.drawRow(this.pool[i % this.pool.length], rows.shown[i], i, now);
-    for (const p of this.pool) if (p.index < 0 && p.element.style.display !== "none") { p.element.style.display = "none"; p.row = undefined; }
+    const used = new Set<Shown>();
+    let glows = false;
+    for (let i = first; i < last; i++) {
+      const p = this.pool[i % this.pool.length];
+      used.add(p);
+      this.drawRow(p, rows.shown[i], i, now);
+      glows ||= p.glows > 0;
+    }
+    for (const p of this.pool) {
+      if (used.has(p) || p.index < 0) continue;
+      p.index = -1;
+      p.row = undefined;
+      p.element.style.display = "none";
+    }
+    clearTimeout(this.fades);
+    if (glows) this.fades = window.setTimeout(() => this.soon(), glowTime / glowSteps);
     this.element.setAttribute("aria-rowcount", String(rows.shown.length + 1));
     const { state, message = "" } = rows.health;
     this.empty.textContent = rows.shown.length > 0 ? "" : state === "refused" ? selectorIn(message) ? "" : message : rows.synced ? "There are none." : "";
@@ -102,6 +117,7 @@ export class Table {
     this.pool = Array.from({ length: n }, (_, i) => {
       const element = div("row", "row");
       element.id = `${this.id}-${i}`;
+      element.style.display = "none"; // until it's drawn
       const cells = this.heads.map((h, at) => {
         const cell = div(h.numeric ? "cell number" : "cell", "gridcell");
         cell.setAttribute("aria-colindex", String(at + 1));
@@ -110,7 +126,7 @@ export class Table {
       });
       element.append(...cells);
       this.body.append(element);
-      return { element, cells, index: -1, glows: "" };
+      return { element, cells, texts: cells.map(() => ""), index: -1, aged: 0, glows: 0 };
     });
   }
 
@@ -118,10 +134,10 @@ export class Table {
 
   private drawRow(p: Shown, row: Row, index: number, now: number): void {
     const { element } = p;
-    if (p.row !== row || p.index !== index) {
+    if (p.index !== index) {
       element.style.transform = `translateY(${index * rowHeight}px)`;
       element.setAttribute("aria-rowindex", String(index + 2));
-      if (element.style.display === "none") element.style.display = "";
+      if (p.index < 0) element.style.display = "";
     }
     const active = row.key === this.active;
     if (active !== element.classList.contains("active")) {
@@ -129,27 +145,27 @@ export class Table {
       element.setAttribute("aria-selected", String(active));
     }
     if (active) this.element.setAttribute("aria-activedescendant", element.id);
-    element.classList.toggle("going", row.going);
+    const aged = Math.floor(now / ageInterval);
+    if (p.row !== row || p.aged !== aged) {
+      element.classList.toggle("going", row.going);
+      for (let i = 0; i < this.heads.length; i++) {
+        const text = this.heads[i].text(row);
+        if (p.texts[i] !== text) p.cells[i].textContent = p.texts[i] = text;
+      }
+    }
     p.index = index;
     p.row = row;
-    for (let i = 0; i < this.heads.length; i++) {
-      const text = this.heads[i].text(row), cell = p.cells[i];
-      if (cell.textContent !== text) cell.textContent = text;
-    }
-    this.glow(p, row, now);
+    p.aged = aged;
+    this.glow(p, row.changed > 0 ? now - row.changed : glowTime);
   }
 
-  /** Shows that a row has changed: it glows and fades, in a few steps, because each is painted by the processor. */
-  private glow(p: Shown, row: Row, now: number): void {
-    const since = now - row.changed;
-    const mark = row.changed > 0 && since < glowTime ? `${row.changed} ${row.key}` : "";
-    if (p.glows === mark) return;
-    p.glows = mark;
-    p.animation?.cancel();
-    p.animation = undefined;
-    if (mark === "") return;
-    p.animation = p.element.animate([{ backgroundColor: "var(--glow)" }, { backgroundColor: "transparent" }], { duration: glowTime, easing: "steps(5)" });
-    p.animation.currentTime = since;
+  /** Shows that a row has changed, so long ago: it glows and fades. */
+  private glow(p: Shown, since: number): void {
+    const step = Math.max(0, glowSteps - Math.floor(since / glowTime * glowSteps));
+    if (p.glows === step) return;
+    p.glows = step;
+    if (step > 0) p.element.dataset.glow = String(step);
+    else delete p.element.dataset.glow;
   }
 
   private drawHead(): void {
@@ -169,6 +185,7 @@ export class Table {
       this.pool = [];
       this.body.replaceChildren();
     }
+    for (const p of this.pool) p.row = undefined; // a column may show something else now
     this.heads = heads;
     const sample = rows.shown.slice(0, 50);
     heads.forEach((h, i) => {

@@ -60,7 +60,7 @@ function OnePane(props: PaneProps) {
         {!props.alone && <button type="button" class="icon" onClick={props.close} aria-label="Close pane">✕</button>}
       </div>
       {kind ? <TableOf kind={kind} pane={pane} rows={rows} type={type} /> : <p class="empty">{pane.kind} isn't served here.</p>}
-      <p class="foot" role="status"><span class={`dot ${rows.health.state}`} aria-hidden="true" />{state.text}</p>
+      <p class="foot" role="status"><span class={`dot ${state.state}`} aria-hidden="true" />{state.text}</p>
     </section>
   );
 }
@@ -122,16 +122,26 @@ function useRows(panes: Pane[]): Rows[] {
   return all.current.map((a) => a.rows);
 }
 
-/** What to say of a pane's rows, and which of its selectors is wrong. */
-function useSaid(pane: Pane, rows: Rows): { text: string; message: string; wrong?: "labels" | "fields" } {
-  const [, draw] = useState(0);
-  useEffect(() => rows.subscribe(() => draw((n) => n + 1)), [rows]);
+interface Said { state: string; text: string; message: string; wrong?: "labels" | "fields" }
+
+/** What to say of a pane's rows, and which of its selectors is wrong. The pane is drawn anew only when that has changed. */
+function useSaid(pane: Pane, rows: Rows): Said {
+  const [said, say] = useState(() => saidOf(rows));
+  useEffect(() => {
+    const look = () => say((was) => { const now = saidOf(rows); return now.text === was.text && now.state === was.state && now.message === was.message ? was : now; });
+    look();
+    return rows.subscribe(look);
+  }, [rows]);
   useEffect(() => rows.setWords(pane.words ?? ""), [rows, pane.words]);
+  return said;
+}
+
+function saidOf(rows: Rows): Said {
   const { state, message = "" } = rows.health;
   const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
   const wrong = state === "refused" ? selectorIn(message) : undefined;
   const text = wrong ? "The selector isn't understood." : state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
-  return { text, message, wrong };
+  return { state, text, message, wrong };
 }
 
 function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Rows; type: PaneProps["type"] }) {
