@@ -33,7 +33,9 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	case r.URL.Path == mergedPath && r.Method == http.MethodGet:
 		return nil // each of its resources is asked about: see mayWatch
 	case bulk.Takes(r) && !w.stranger:
-		return nil // each of its objects is asked about: see serveItem
+		audit.Annotate(r.Context(), audit.Decision, "allow")
+		audit.Annotate(r.Context(), audit.Reason, "each of its objects is asked about")
+		return nil
 	case r.URL.Path == trafficPath:
 		w.Asks.Path = metricsPath
 	}

@@ -2,9 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -16,18 +13,28 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
+
+// maxLists is how many Lists are worked for at once. What their objects do is bounded as if each had come alone.
+const maxLists = 32
 
 // serveBulk answers a POST of a List, whose objects are written one after the other.
 func (h *handler) serveBulk(w *response, r *http.Request) error {
-	media, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON)
+	if r.Method != http.MethodPost {
+		return methodNotAllowed(w, http.MethodPost, "only POST is served here")
+	}
+	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
+		return err
+	}
+	place, err := h.capacity.lists.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
 	if err != nil {
 		return err
 	}
+	defer place.Leave()
 	text, err := w.readList(r)
 	if err != nil {
 		return err
@@ -36,29 +43,36 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.leaveSeat()                                                               // each object's request takes its own
-	ctx := context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)) // and finds its own route
+	w.leaveSeat() // each object's request takes its own
+	w.held.raw.Leave()
+	// The answer begins before the first object is written, so that nothing refuses it afterwards.
+	answer, err := wire.NewLongAnswer(w, h.port.StreamTimeout)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", string(negotiation.JSON))
+	w.WriteHeader(http.StatusOK)
+	ctx := context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)) // each finds its own route
 	ctx = audit.NewContext(ctx, nil)
 	serve := func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
 		return h.serveItem(w, rw, item, body)
 	}
-	return w.writeStream(r, media, func(to io.Writer) error { return list.Write(ctx, h.kind, serve, to) })
+	if err := list.Write(ctx, h.placeOf, serve, answer); err != nil {
+		return wire.Gone(err) // cut off: the client has to see that results are missing
+	}
+	return nil
 }
 
-// kind finds what serves the objects of a kind. Where nothing does, it says what would say who asks at the kind's path.
-func (h *handler) kind(ctx context.Context, apiVersion, kind string) (*registry.Endpoint, error) {
-	if e := h.registry.Catalog().Kind(apiVersion, kind); e != nil {
-		return e, nil
+// placeOf returns where the objects of a kind are. Of one that isn't served it's the usual place, in a namespace: there, who may not
+// write it is told so, and who may is told that it isn't served.
+func (h *handler) placeOf(apiVersion, kind string) bulk.Place {
+	served := h.registry.Catalog()
+	if e := served.Kind(apiVersion, kind); e != nil {
+		return bulk.Place{Resource: e.Path(), Namespaced: e.Namespaced}
 	}
-	path, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
-	e, err := h.registry.Lookup(ctx, path)
-	switch {
-	case err == nil && e.Kind == kind: // it has come meanwhile
-		return e, nil
-	case err != nil && !errors.Is(err, registry.ErrNotServed):
-		return nil, err
-	}
-	return nil, statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("the kind %q of %q isn't served: see /apis", clip.Text(kind), clip.Text(apiVersion)))
+	usual, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
+	e := served.Endpoints[usual] // of a kind that isn't stored, perhaps
+	return bulk.Place{Resource: usual, Namespaced: e == nil || e.Namespaced}
 }
 
 // readList reads a List as JSON.
@@ -78,6 +92,9 @@ func (w *response) readList(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, registry.BadRequest("the body of the request can't be decoded: %v", err)
 	}
+	if len(b.data) > maxBody {
+		return nil, &http.MaxBytesError{Limit: maxBody}
+	}
 	warnings, err := markup.DuplicateFields(duplicates, w.query.Get("fieldValidation"))
 	if err != nil {
 		return nil, registry.BadRequest("%v", err)
@@ -93,18 +110,24 @@ func (h *handler) serveItem(of *response, rw http.ResponseWriter, r *http.Reques
 		upload: upload{received: body, read: true},
 	}
 	h.whole(w, r, func(w *response, r *http.Request) {
-		let, err := h.letItemIn(w, r)
+		let, err := h.letItemIn(of, w, r)
+		if err == nil && h.aggregator.Route(r.URL.Path) != nil {
+			err = statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "another server has this kind, and takes it at its own path")
+		}
 		if err != nil {
 			w.fail(r, err)
 			return
 		}
-		h.route(w, let)
+		h.routes.ServeHTTP(w, let)
 	})
 	return w.warnings
 }
 
+// listAnnotation names in the audit log the request that an object came with.
+const listAnnotation = "apiserver-lite/list"
+
 // letItemIn is letIn for the request of an object: whose it is was found out.
-func (h *handler) letItemIn(w *response, r *http.Request) (*http.Request, error) {
+func (h *handler) letItemIn(of, w *response, r *http.Request) (*http.Request, error) {
 	r, err := h.fresh(r)
 	if err != nil {
 		return nil, err
@@ -116,11 +139,13 @@ func (h *handler) letItemIn(w *response, r *http.Request) (*http.Request, error)
 	if r, err = h.beginAudit(w, r, by); err != nil {
 		return nil, err
 	}
+	w.audit.Annotate(listAnnotation, of.auditID)
 	if w.As != nil {
 		if w.As, err = w.As.For(r); err != nil {
 			return nil, err
 		}
 		w.audit.Impersonate(w.As.User, w.As.Constraint)
+		r = withUser(r, w.As.User) // who may have other groups than for the List
 	}
 	return r, h.authorize(w, r)
 }

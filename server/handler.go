@@ -164,6 +164,9 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 
 	h.whole(w, r, h.serve)
+	if w.end.cutOff {
+		panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
+	}
 }
 
 // whole serves a request and ends it: what the request took is given back, it's logged and counted, and a panic is a 500.
@@ -190,9 +193,6 @@ func (h *handler) whole(w *response, r *http.Request, serve func(w *response, r 
 		}
 		if !w.end.takenOver {
 			h.finish(w, r.Method, shortPath(r), time.Since(w.begun))
-		}
-		if w.end.cutOff {
-			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
 		}
 	}()
 	growStack(r)
@@ -232,11 +232,6 @@ func (h *handler) serve(w *response, r *http.Request) {
 		h.noRoute(w, identified)
 		return
 	}
-	h.route(w, identified)
-}
-
-// route serves a request that its user may make.
-func (h *handler) route(w *response, identified *http.Request) {
 	if to := h.aggregator.Route(identified.URL.Path); to != nil {
 		handle(func(w *response, r *http.Request) error { return h.serveAggregated(w, r, to) })(w, identified)
 		return

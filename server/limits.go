@@ -75,6 +75,7 @@ type capacity struct {
 	raw        bound         // of rawUnit: for large bodies as they're sent
 	bodyMemory *fair.Weights // to make objects of large bodies
 	quiescent  bound         // to wait for the controllers
+	lists      bound         // to write the objects of a List
 	watches    bound
 	large      bound       // to write a large answer
 	stalled    *fair.Level // to have begun one whose client doesn't take it
@@ -94,6 +95,7 @@ func newCapacity(l levels, watches *fair.Level) *capacity {
 		raw:        bound{queued(maxRaw / rawUnit), "large_uploads", "too many large bodies are on their way"},
 		bodyMemory: &fair.Weights{Most: maxBodies},
 		quiescent:  bound{fair.NewLevel(fair.Limits{Most: maxWaits}), "quiescent", "too many requests wait for the controllers"},
+		lists:      bound{queued(maxLists), "lists", "too many Lists are being written"},
 		watches:    bound{watches, "watches", "too many watches are open"},
 		large:      bound{queued(maxLargeAnswers), "large_answers", "too many large answers are being made"},
 		stalled:    fair.NewLevel(fair.Limits{Most: maxStalled}),
@@ -287,7 +289,7 @@ func (h *handler) comeIn(w *response, class inflight.Class) error {
 // readThenSit reads the body of a write and takes a seat for it. The place for the body is given back then, because what
 // has a seat is bounded by that.
 func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class) error {
-	if class == inflight.Write && r.ContentLength != 0 {
+	if class == inflight.Write && r.ContentLength != 0 && !w.upload.read {
 		place, err := h.capacity.uploads.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
 		if err != nil {
 			return err

@@ -130,8 +130,8 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterResource))
-		routes.Post(bulk.ApplyPath, handle(h.serveBulk))
-		routes.Post(bulk.CreatePath, handle(h.serveBulk))
+		routes.HandleFunc(bulk.ApplyPath, handle(h.serveBulk))
+		routes.HandleFunc(bulk.CreatePath, handle(h.serveBulk))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterWait))

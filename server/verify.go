@@ -76,6 +76,7 @@ func (s *Server) Leftovers() error {
 		{"room of large bodies that arrive", h.capacity.raw.Taken()},
 		{"seats of arriving requests", h.capacity.arrivals.Taken()},
 		{"seats of what waits", h.capacity.quiescent.Taken()},
+		{"places of Lists", h.capacity.lists.Taken()},
 		{"places of large answers", h.capacity.large.Taken()},
 		{"places of large answers whose clients don't take them", h.capacity.stalled.Taken()},
 		{"places of answers in YAML", h.capacity.yaml.Taken()},

@@ -12,10 +12,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -47,8 +52,8 @@ type List struct {
 	from      *http.Request
 }
 
-// Parse reads a List, which is JSON. Its errors are a Status of 400.
-func Parse(r *http.Request, query url.Values, list []byte) (*List, error) {
+// Parse reads a List, which is JSON. The objects stay where they are in it. Its errors are a Status of 400.
+func Parse(r *http.Request, query url.Values, text []byte) (*List, error) {
 	l := &List{
 		apply: r.URL.Path == ApplyPath, namespace: cmp.Or(query.Get("namespace"), metav1.NamespaceDefault), from: r,
 		query: url.Values{"pretty": {"false"}},
@@ -64,27 +69,105 @@ func Parse(r *http.Request, query url.Values, list []byte) (*List, error) {
 			l.query[name] = values
 		}
 	}
-	var sent struct {
-		metav1.TypeMeta `json:",inline"`
-		Items           *[]json.RawMessage `json:"items"`
+	if len(text) == 0 {
+		return nil, registry.BadRequest("the body of the request is empty: send a List as JSON or YAML")
 	}
-	if err := object.Decode(list, &sent); err != nil {
-		return nil, registry.BadRequest("the body of the request %v", err)
+	var sent metav1.TypeMeta
+	var err error
+	if sent, l.Items, err = split(text); err != nil {
+		return nil, err
 	}
-	switch {
-	case sent.Kind != "List" || sent.APIVersion != "v1":
+	if sent.Kind != "List" || sent.APIVersion != "v1" {
 		return nil, registry.BadRequest("the body of the request has the kind %q of %q, and must be a List of v1: send one object to the path of its kind", clip.Text(sent.Kind), clip.Text(sent.APIVersion))
-	case sent.Items == nil:
-		return nil, registry.BadRequest("the List has no items")
-	case len(*sent.Items) > MaxItems:
-		return nil, registry.BadRequest("the List has %d items, and at most %d may come in one request", len(*sent.Items), MaxItems)
 	}
-	l.Items = *sent.Items
+	if l.Items == nil {
+		return nil, registry.BadRequest("the List has no items")
+	}
 	return l, nil
 }
 
-// Find returns what serves a kind, or a Status that says why nothing does.
-type Find func(ctx context.Context, apiVersion, kind string) (*registry.Endpoint, error)
+// split returns a List's kind, and its objects without a copy: at most MaxItems are counted before it's refused.
+func split(text []byte) (sent metav1.TypeMeta, items []json.RawMessage, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	begin := func(want json.Delim) error {
+		token, err := d.Token()
+		if err == nil && token != want {
+			err = fmt.Errorf("it has %v where %v was expected", token, want)
+		}
+		return err
+	}
+	if err = begin('{'); err != nil {
+		return sent, nil, undecodable(err)
+	}
+	for d.More() {
+		var name json.Token
+		if name, err = d.Token(); err != nil {
+			return sent, nil, undecodable(err)
+		}
+		switch name {
+		case "kind":
+			err = d.Decode(&sent.Kind)
+		case "apiVersion":
+			err = d.Decode(&sent.APIVersion)
+		case "items":
+			if err = begin('['); err == nil {
+				items, err = splitItems(d, text)
+			}
+		default:
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+		}
+		if err != nil {
+			return sent, nil, undecodable(err)
+		}
+	}
+	if _, err = d.Token(); err != nil {
+		return sent, nil, undecodable(err)
+	}
+	if _, err = d.Token(); !errors.Is(err, io.EOF) {
+		return sent, nil, undecodable(errors.New("something follows the List"))
+	}
+	return sent, items, nil
+}
+
+// splitItems returns the elements of the array that the decoder is in, and leaves it.
+func splitItems(d *json.Decoder, text []byte) ([]json.RawMessage, error) {
+	items := []json.RawMessage{}
+	var item json.RawMessage // a copy, which the next one overwrites
+	for d.More() {
+		if len(items) == MaxItems {
+			return nil, registry.BadRequest("the List has more than %d items, which is what may come in one request", MaxItems)
+		}
+		if err := d.Decode(&item); err != nil {
+			return nil, err
+		}
+		end := int(d.InputOffset())
+		items = append(items, text[end-len(item):end:end])
+	}
+	_, err := d.Token()
+	return items, err
+}
+
+// undecodable is a decoder's error as a Status. What is one already stays.
+func undecodable(err error) error {
+	var known apierrors.APIStatus
+	if errors.As(err, &known) {
+		return err
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return registry.BadRequest("the body of the request %v", object.Undecodable(err))
+}
+
+// Place is where the objects of a kind are.
+type Place struct {
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+}
+
+// Find returns where the objects of a kind are; of one that isn't served where they would be.
+type Find func(apiVersion, kind string) Place
 
 // Serve answers one request.
 type Serve func(w http.ResponseWriter, r *http.Request, body []byte) (warnings []string)
@@ -93,60 +176,58 @@ type Serve func(w http.ResponseWriter, r *http.Request, body []byte) (warnings [
 type result struct {
 	Code     int             `json:"code"`             // of HTTP
 	Object   json.RawMessage `json:"object,omitempty"` // as it's stored
-	Status   json.RawMessage `json:"status,omitempty"` // why it isn't
+	Status   *metav1.Status  `json:"status,omitempty"` // why it isn't
 	Warnings []string        `json:"warnings,omitempty"`
 }
 
-// Write has a request served for each object, one after the other, and writes their results as they come: each on a line, in the
-// order of the objects. Those that weren't tried when ctx ends have a 504. The error is that of writing.
+// Write has a request served for each object, one after the other, and writes their results as they come, each on a line and with one
+// call, in the order of the objects. Those that weren't tried when ctx ends have a 504. The error is that of writing.
 func (l *List) Write(ctx context.Context, find Find, serve Serve, to io.Writer) error {
-	if _, err := io.WriteString(to, `{"kind":"ResultList","apiVersion":"apiserver-lite/v1","results":[`); err != nil {
-		return err
-	}
+	line := []byte(`{"kind":"ResultList","apiVersion":"apiserver-lite/v1","results":[`)
 	failed := 0
 	for i, item := range l.Items {
 		res := l.result(ctx, find, item, serve)
 		if res.Code >= http.StatusBadRequest {
 			failed++
 		}
-		line, err := json.Marshal(res)
+		text, err := json.Marshal(res)
 		if err != nil {
 			return err
 		}
-		between := ",\n"
-		if i == 0 {
-			between = "\n"
+		if i > 0 {
+			line = append(line, ',')
 		}
-		if _, err := to.Write(append([]byte(between), line...)); err != nil {
+		if _, err := to.Write(append(append(line, '\n'), text...)); err != nil {
 			return err
 		}
+		line = line[:0]
 	}
-	_, err := fmt.Fprintf(to, "\n],\"failed\":%d}\n", failed)
+	_, err := to.Write(fmt.Appendf(line, "\n],\"failed\":%d}\n", failed))
 	return err
 }
 
-// result serves the request of one object.
+// result serves the request of one object. Where the server asks to come back later, it does.
 func (l *List) result(ctx context.Context, find Find, item []byte, serve Serve) result {
-	r, err := l.request(ctx, find, item)
-	if err == nil && ctx.Err() != nil {
-		err = registry.Refusal(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the request's time is over: the object wasn't tried")
+	for {
+		if ctx.Err() != nil {
+			return refused(registry.Refusal(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the request's time is over: the object wasn't tried"))
+		}
+		r, err := l.request(ctx, find, item)
+		if err != nil {
+			return refused(err)
+		}
+		var got recorder
+		warnings := serve(&got, r, item)
+		after, err := strconv.Atoi(got.Header().Get("Retry-After"))
+		if err != nil || got.code != http.StatusTooManyRequests {
+			return got.result(warnings)
+		}
+		select {
+		case <-ctx.Done():
+			return got.result(warnings)
+		case <-time.After(time.Duration(after) * time.Second):
+		}
 	}
-	if err != nil {
-		return refused(err)
-	}
-	var got recorder
-	warnings := serve(&got, r, item)
-	text := bytes.TrimSpace(got.body.Bytes())
-	res := result{Code: got.code, Warnings: warnings}
-	switch {
-	case !json.Valid(text): // an answer of net/http's own kind, such as "404 page not found"
-		return refused(registry.Refusal(int32(got.code), metav1.StatusReasonUnknown, string(text)))
-	case got.code >= http.StatusBadRequest:
-		res.Status = text
-	default:
-		res.Object = text
-	}
-	return res
 }
 
 // refused is the result of an object that has no request.
@@ -155,13 +236,12 @@ func refused(err error) result {
 	if !errors.As(err, &known) {
 		known = apierrors.NewInternalError(err)
 	}
-	status := known.Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	text, err := json.Marshal(status)
-	if err != nil {
-		panic(err) // metav1.Status always marshals
-	}
-	return result{Code: int(status.Code), Status: text}
+	return statusResult(known.Status())
+}
+
+func statusResult(s metav1.Status) result {
+	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return result{Code: int(s.Code), Status: &s}
 }
 
 // request makes the request that an object would have come with alone.
@@ -179,36 +259,33 @@ func (l *List) request(ctx context.Context, find Find, item []byte) (*http.Reque
 	if err := object.Decode(item, &sent); err != nil {
 		return nil, registry.BadRequest("the object %v", err)
 	}
-	e, err := find(ctx, sent.APIVersion, sent.Kind)
-	if err != nil {
-		return nil, err
+	if sent.Kind == "" || sent.APIVersion == "" {
+		return nil, registry.BadRequest("the object has no kind or no apiVersion")
 	}
-	at := "/apis/" + e.Group + "/" + e.Version
-	if e.Group == "" {
-		at = "/api/" + e.Version
+	place := find(sent.APIVersion, sent.Kind)
+	at := []string{"/apis", place.Resource.Group, place.Resource.Version}
+	if place.Resource.Group == "" {
+		at = []string{"/api", place.Resource.Version}
 	}
-	if e.Namespaced {
-		namespace := cmp.Or(sent.Metadata.Namespace, l.namespace)
-		if why := path.IsValidPathSegmentName(namespace); len(why) > 0 {
-			return nil, registry.BadRequest("metadata.namespace: Invalid value: %q: %s", clip.Text(namespace), why[0])
-		}
-		at += "/namespaces/" + namespace
+	if place.Namespaced {
+		at = append(at, "namespaces", cmp.Or(sent.Metadata.Namespace, l.namespace))
 	}
-	at += "/" + e.Plural
+	at = append(at, place.Resource.Resource)
 	method, media := http.MethodPost, "application/json"
 	if l.apply {
-		name := sent.Metadata.Name
-		if name == "" {
+		if sent.Metadata.Name == "" {
 			return nil, registry.BadRequest("metadata.name is missing, and an apply needs it: generated names are for %s", CreatePath)
 		}
-		if why := path.IsValidPathSegmentName(name); len(why) > 0 {
-			return nil, registry.BadRequest("metadata.name: Invalid value: %q: %s", clip.Text(name), why[0])
-		}
-		at += "/" + name
+		at = append(at, sent.Metadata.Name)
 		method, media = http.MethodPatch, "application/apply-patch+yaml"
 	}
+	for _, segment := range at[1:] {
+		if err := fits(segment); err != nil {
+			return nil, err
+		}
+	}
 	r := l.from.WithContext(ctx)
-	r.Method, r.URL = method, &url.URL{Path: at, RawQuery: l.query.Encode()}
+	r.Method, r.URL = method, &url.URL{Path: strings.Join(at, "/"), RawQuery: l.query.Encode()}
 	r.RequestURI, r.Body, r.ContentLength, r.TransferEncoding = r.URL.RequestURI(), http.NoBody, int64(len(item)), nil
 	r.Header = http.Header{"Content-Type": {media}, "Accept": {"application/json"}}
 	for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Real-Ip"} { // by the last two the audit log knows who it is
@@ -217,6 +294,24 @@ func (l *List) request(ctx context.Context, find Find, item []byte) (*http.Reque
 		}
 	}
 	return r, nil
+}
+
+// maxSegment is how long a name in a path may be, in bytes. Names that can be stored have at most 253.
+const maxSegment = 1 << 10
+
+// fits refuses what can't be a part of a path.
+func fits(segment string) error {
+	if len(segment) > maxSegment {
+		return registry.BadRequest("%q can't be a name: it has more than %d bytes", clip.Text(segment), maxSegment)
+	}
+	why := path.IsValidPathSegmentName(segment)
+	if segment == "" || strings.ContainsFunc(segment, unicode.IsControl) {
+		why = []string{"may not be empty or contain control characters"}
+	}
+	if len(why) > 0 {
+		return registry.BadRequest("%q can't be a name: it %s", clip.Text(segment), why[0])
+	}
+	return nil
 }
 
 // recorder keeps an answer.
@@ -242,4 +337,20 @@ func (r *recorder) WriteHeader(code int) {
 func (r *recorder) Write(p []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	return r.body.Write(p)
+}
+
+// result is the answer as a result.
+func (r *recorder) result(warnings []string) result {
+	text := bytes.TrimSpace(r.body.Bytes())
+	if r.code < http.StatusBadRequest {
+		return result{Code: r.code, Object: text, Warnings: warnings}
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(text, &status); err != nil { // text, as of a path that leads nowhere
+		status = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Message: "nothing of that kind is served: see /apis"}
+	}
+	status.Code = int32(r.code)
+	res := statusResult(status)
+	res.Warnings = warnings
+	return res
 }

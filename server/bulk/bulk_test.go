@@ -2,14 +2,14 @@ package bulk_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 )
 
@@ -23,12 +23,8 @@ func FuzzList(f *testing.F) {
 	} {
 		f.Add(items)
 	}
-	core := registry.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
-	find := func(_ context.Context, apiVersion, kind string) (*registry.Endpoint, error) {
-		if apiVersion != "v1" || kind != "ConfigMap" {
-			return nil, registry.ErrNotServed
-		}
-		return &registry.Endpoint{Names: core, Namespaced: true}, nil
+	find := func(string, string) bulk.Place {
+		return bulk.Place{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true}
 	}
 	f.Fuzz(func(t *testing.T, items string) {
 		for _, path := range []string{bulk.ApplyPath, bulk.CreatePath} {
