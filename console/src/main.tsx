@@ -73,8 +73,10 @@ function Page() {
   );
 }
 
+/** How long the first drawing waits for discovery, in ms: a frame without kinds would only delay the one that has them. */
+const firstPatience = 60;
+
 shade();
 bindKeys();
-void look();
 setInterval(() => { if (document.visibilityState === "visible") void look(); }, discoverInterval);
-render(<Page />, document.getElementById("app")!);
+void Promise.race([look(), new Promise((go) => setTimeout(go, firstPatience))]).then(() => render(<Page />, document.getElementById("app")!));

@@ -51,7 +51,7 @@ function OnePane(props: PaneProps) {
           {kind && !listed.some((k) => linkOf(k) === linkOf(kind)) && <option value={linkOf(kind)}>{nameOf(kind)} {kind.version}</option>}
         </select>
         {kind?.namespaced && <NamespaceField value={pane.namespace ?? ""} onInput={(namespace) => type({ namespace })} />}
-        <Field label="Labels" hint="app=web,tier!=db" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong === "labels" ? state.message : ""} />
+        <Field label="Labels" hint="app=web" value={pane.labels} onInput={(labels) => type({ labels })} wrong={state.wrong === "labels" ? state.message : ""} />
         <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.message : ""} of={kind} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
