@@ -52,7 +52,7 @@ func TestCORS(t *testing.T) {
 			}
 			for name, want := range map[string]string{
 				"Access-Control-Allow-Methods":     "POST, GET, OPTIONS, PUT, DELETE, PATCH",
-				"Access-Control-Allow-Headers":     "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since",
+				"Access-Control-Allow-Headers":     "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since, Last-Event-ID",
 				"Access-Control-Expose-Headers":    "Date",
 				"Access-Control-Allow-Credentials": "true",
 			} {
@@ -84,6 +84,24 @@ func TestCORSToken(t *testing.T) {
 	}
 	if res, _ := s.Do("GET", "/api", "", append(origin, "Authorization", "Bearer s3cret")...); res.StatusCode != http.StatusOK {
 		t.Errorf("with the token: %s", res.Status)
+	}
+}
+
+// TestCORSServerSent: a page that is allowed reads server-sent events, and goes on after the last id: with an EventSource, and by fetch with a token, which asks first.
+func TestCORSServerSent(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, allowExample)
+	page := []string{"Origin", "https://example.com", "Sec-Fetch-Site", "cross-site"}
+	res, _ := s.Do("OPTIONS", widgetsPath+"?watch=true", "", append(page, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "authorization,last-event-id")...)
+	if allowed := strings.ToLower(res.Header.Get("Access-Control-Allow-Headers")); res.StatusCode != http.StatusNoContent || !strings.Contains(allowed, "authorization") || !strings.Contains(allowed, "last-event-id") {
+		t.Errorf("the preflight: %s %v", res.Status, res.Header)
+	}
+	e := openEventSource(t, s, widgetsPath+"?watch=true", "")
+	e.expect("ADDED a", "id #*")
+	s.PostYAML(widgetsPath, widget("b"))
+	res, body := s.Do("GET", widgetsPath+"?watch=true&timeoutSeconds=1", "", append(page, "Accept", "text/event-stream", "Last-Event-ID", e.lastID)...)
+	if res.Header.Get("Access-Control-Allow-Origin") != "https://example.com" || !strings.Contains(body, `"name":"b"`) || strings.Contains(body, `"name":"a"`) {
+		t.Errorf("after the last id: %s %v\n%s", res.Status, res.Header, body)
 	}
 }
 

@@ -196,9 +196,11 @@ func TestBadFieldSelectors(t *testing.T) {
 func TestWatchByAnyField(t *testing.T) {
 	t.Parallel()
 	s := newBoats(t)
-	watches := map[string]*servertest.Stream{}
+	const everywhere = "/apis/example.com/v1/boats" // where a watch is found by the values of its fields
+	watches, across := map[string]*servertest.Stream{}, map[string]*servertest.Stream{}
 	for _, selector := range []string{"spec.size>5", "spec.hull=pine", "spec.size=1,spec.size=2", "spec.hull in (pine,elm)||spec.sails=true"} {
 		watches[selector] = s.Watch(withLite(boatsPath, "fieldSelector", selector) + "&watch=true&resourceVersion=" + boatsVersion(t, s))
+		across[selector] = s.Watch(withLite(everywhere, "fieldSelector", selector) + "&watch=true&resourceVersion=" + boatsVersion(t, s))
 	}
 	s.PostYAML(boatsPath, boat("eel", `"size":6,"hull":"pine"`))
 	for _, spec := range []string{`{"size":5}`, `{"size":9}`, `{"hull":"elm"}`, `{"hull":"fir"}`} {
@@ -218,6 +220,9 @@ func TestWatchByAnyField(t *testing.T) {
 		for i, event := range want {
 			if got := next(t, watches[selector]).String(); got != event {
 				t.Errorf("%q: event %d is %s, want %s", selector, i, got, event)
+			}
+			if got := next(t, across[selector]).String(); got != event {
+				t.Errorf("%q across namespaces: event %d is %s, want %s", selector, i, got, event)
 			}
 		}
 	}

@@ -13,10 +13,11 @@ import (
 // default: then browsers show no page of another site what we answer, and the guard refuses what it writes.
 type Origins []*regexp.Regexp
 
-// What pages that are allowed may send and see; kube-apiserver's lists.
+// What pages that are allowed may send and see: kube-apiserver's lists, and Last-Event-ID. A browser's EventSource sends that without asking, because
+// no preflight comes before its requests. What a page does by fetch instead, to send a token, asks.
 const (
 	corsMethods = "POST, GET, OPTIONS, PUT, DELETE, PATCH"
-	corsHeaders = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since"
+	corsHeaders = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since, Last-Event-ID"
 	corsExposed = "Date"
 )
 
