@@ -68,7 +68,7 @@ const (
 	// a kernel whose buffers have room, and short for those who wait.
 	stallTime = 100 * time.Millisecond
 	// maxStalled is how many large answers may be without a place because their clients take nothing. Each keeps its
-	// buffers, about 1 MiB. One that is beyond keeps its place, until its connection's time is over.
+	// buffers, about 1 MiB, and a sorted one what it has of history, 4 MiB at most. One that is beyond keeps its place, until its connection's time is over.
 	maxStalled = 256
 )
 

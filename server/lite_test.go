@@ -324,6 +324,27 @@ func TestSortBy(t *testing.T) {
 	}
 }
 
+// TestSortedHistory: what is sorted of a version that is only in history is bounded in bytes, and a smaller page has room.
+func TestSortedHistory(t *testing.T) {
+	t.Parallel()
+	s := newBoats(t)
+	for i := range 5 {
+		s.PostYAML(boatsPath, boat(fmt.Sprintf("long%d", i), fmt.Sprintf(`"size":%d,"hull":%q`, 100+i, strings.Repeat("x", 1<<20))))
+	}
+	then := boatsVersion(t, s)
+	s.PostYAML(boatsPath, boat("newer", `"size":200`))
+	old := withLite(boatsPath, "sortBy", "-spec.size") + "&resourceVersionMatch=Exact&resourceVersion=" + then
+	if res, body := s.Do("GET", old, ""); res.StatusCode != http.StatusBadRequest || !strings.Contains(status(t, res, body).Message, "4 MiB of an older version: ask for fewer with a smaller limit") {
+		t.Errorf("all of it: %s %.200s", res.Status, body)
+	}
+	if got := namesIn(t, s, old+"&limit=2"); got != "long4 long3" {
+		t.Errorf("a page of it is %q", got)
+	}
+	if got := namesIn(t, s, withLite(boatsPath, "sortBy", "-spec.size")); !strings.HasPrefix(got, "newer long4 long3") {
+		t.Errorf("what is in memory: %q", got)
+	}
+}
+
 // TestSortByIndex: an order is the same when an index gives it, of all objects, in a namespace and of those that are selected.
 func TestSortByIndex(t *testing.T) {
 	t.Parallel()
