@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/apiserver-lite/apiserver-lite/backup"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/migrate"
@@ -91,7 +92,7 @@ func TestDocsFlags(t *testing.T) {
 		"docs/testing.md":           asKubernetes,
 		"docs/client.md":            commands,
 		"examples/cluster/local.sh": commands,
-		"docs/operations.md":        append(migrate.FlagNames(), "cert-dir"),
+		"docs/operations.md":        slices.Concat(migrate.FlagNames(), backup.FlagNames(), []string{"cert-dir"}),
 		"docs/wire.md":              {"service-node-port-range"},
 		"docs/audit.md":             {"audit-webhook-config-file"},
 	}

@@ -123,7 +123,8 @@ var floors = []floor{
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
-	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate"}}, // main
+	{"backup", []string{"internal/exit", "client", "client/cli", "storage/etcd"}},
+	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.

@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/apiserver-lite/apiserver-lite/backup"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
@@ -86,6 +87,11 @@ func (p process) run(args []string) int {
 		ctx, stop := interruptible()
 		defer stop()
 		return migrate.Run(ctx, args[1:], p.Out, p.Err)
+	}
+	if len(args) > 0 && args[0] == backup.Name {
+		ctx, stop := interruptible()
+		defer stop()
+		return backup.Run(ctx, args[1:], p.Process)
 	}
 	var f flags
 	f.parent.pid = p.parent
@@ -367,11 +373,12 @@ func usage(f *flags) string {
        apiserver-lite %s ...
        apiserver-lite %s DIR
        apiserver-lite %s --from DIR|--to DIR --etcd-servers URL,...
+       apiserver-lite %s save|status|restore FILE
 
-The commands talk to a server: apiserver-lite watch --help has more. %[2]s fills a directory for KUBEBUILDER_ASSETS. %[3]s moves data into an etcd cluster, or back.
+The commands talk to a server: apiserver-lite watch --help has more. %[2]s fills a directory for KUBEBUILDER_ASSETS. %[3]s moves data into an etcd cluster, or back. %[4]s backs up and restores.
 
-Each flag is also an environment variable: --data-dir is %sDATA_DIR.
-`, strings.Join(cli.Names, "|"), envtestCommand, migrate.Name, envPrefix)
+Each flag is also an environment variable: --data-dir is %[5]sDATA_DIR.
+`, strings.Join(cli.Names, "|"), envtestCommand, migrate.Name, backup.Name, envPrefix)
 	for _, g := range flagGroups(f) {
 		text += "\n" + g.title + ":\n" + g.flags.FlagUsages()
 	}
@@ -379,7 +386,9 @@ Each flag is also an environment variable: --data-dir is %sDATA_DIR.
 }
 
 // commands are the words that may come instead of flags.
-func commands() []string { return append(slices.Clone(cli.Names), envtestCommand, migrate.Name) }
+func commands() []string {
+	return append(slices.Clone(cli.Names), envtestCommand, migrate.Name, backup.Name)
+}
 
 func parseLevel(s string) (slog.Level, error) {
 	var level slog.Level

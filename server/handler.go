@@ -59,6 +59,7 @@ type handler struct {
 type besides struct {
 	console   bool // the console is served
 	snapshots *resets.Snapshots
+	store     *etcd.Server // nil if it's elsewhere
 	members   *etcd.Server // nil unless the store has several
 }
 

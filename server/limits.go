@@ -76,6 +76,7 @@ type capacity struct {
 	bodyMemory *fair.Weights // to make objects of large bodies
 	quiescent  bound         // to wait for the controllers
 	lists      bound         // to write the objects of a List
+	backups    bound         // to read a snapshot of the store
 	watches    bound
 	large      bound       // to write a large answer
 	stalled    *fair.Level // to have begun one whose client doesn't take it
@@ -96,6 +97,7 @@ func newCapacity(l levels, watches *fair.Level) *capacity {
 		bodyMemory: &fair.Weights{Most: maxBodies},
 		quiescent:  bound{fair.NewLevel(fair.Limits{Most: maxWaits}), "quiescent", "too many requests wait for the controllers"},
 		lists:      bound{queued(maxLists), "lists", "too many Lists are being written"},
+		backups:    bound{fair.NewLevel(fair.Limits{Most: maxBackups}), "snapshots", "too many snapshots are being read"},
 		watches:    bound{watches, "watches", "too many watches are open"},
 		large:      bound{queued(maxLargeAnswers), "large_answers", "too many large answers are being made"},
 		stalled:    fair.NewLevel(fair.Limits{Most: maxStalled}),

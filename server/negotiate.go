@@ -7,11 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/yaml"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -200,18 +197,7 @@ func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 	return yaml.JSONToYAML(body)
 }
 
-// What the Warning headers of an answer may add up to, in runes, before each is cut to maxWarning and what is
-// still too much left out; kube-apiserver's figures.
-const (
-	maxWarnings = 4096
-	maxWarning  = 256
-)
-
-// warningCode says that a warning is about the whole answer, and stays true.
-const warningCode = 299
-
-// maxWarningTexts is how many distinct warnings of a request are kept. More than a few don't fit in maxWarnings runes
-// anyway, and each is compared with all others.
+// maxWarningTexts is how many distinct warnings of a request are kept. More than a few don't fit in the headers anyway, and each is compared with all others.
 const maxWarningTexts = 512
 
 // warn adds warnings to the answer: a header of the form of RFC 7234 for each distinct one.
@@ -225,36 +211,7 @@ func (w *response) warn(warnings []string) {
 		}
 	}
 	w.Header().Del("Warning")
-	for _, text := range warningHeaders(w.warnings) {
+	for _, text := range negotiation.Warnings(w.warnings) {
 		w.Header().Add("Warning", text)
 	}
-}
-
-// warningHeaders are the headers of texts, without those that none can be made of, as kube-apiserver makes them one after the other: where
-// they would add up to more than maxWarnings, it begins again with each cut, and takes further ones until there is so much.
-func warningHeaders(texts []string) (headers []string) {
-	cut, written := false, 0
-	add := func(text string) {
-		if runes := []rune(text); cut && len(runes) > maxWarning {
-			text = string(runes[:maxWarning])
-		}
-		if header, err := utilnet.NewWarningHeader(warningCode, "", text); err == nil {
-			headers, written = append(headers, header), written+utf8.RuneCountInString(text)
-		}
-	}
-	for i, text := range texts {
-		switch {
-		case text == "" || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text):
-		case cut && written >= maxWarnings:
-			return headers
-		case !cut && written+utf8.RuneCountInString(text) > maxWarnings:
-			cut, written, headers = true, 0, nil
-			for _, text := range texts[:i+1] {
-				add(text)
-			}
-		default:
-			add(text)
-		}
-	}
-	return headers
 }

@@ -138,7 +138,7 @@ func TestWarnings(t *testing.T) {
 	w := &response{ResponseWriter: rec}
 	w.warn([]string{"plain", "plain", `a "quoted" \ one`, "line\r\nX-Evil: 1", strings.Repeat("x", 10_000)})
 	got := rec.Header().Values("Warning")
-	want := []string{`299 - "plain"`, `299 - "a \"quoted\" \\ one"`, `299 - "` + strings.Repeat("x", maxWarning) + `"`}
+	want := []string{`299 - "plain"`, `299 - "a \"quoted\" \\ one"`, `299 - "` + strings.Repeat("x", 256) + `"`}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("Warning headers are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -40,7 +40,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		ready:     in.ready.Load, checks: in.checks(),
 		quiescent: in.controllers.Quiescent,
-		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.snapshots},
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.snapshots, store: in.backing.etcd},
 
 		aggregator: in.aggregator,
 	}
@@ -127,6 +127,7 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterMerged))
 		routes.Get(mergedPath, handle(h.serveMerged))
+		routes.Get(backupPath, handle(h.serveBackup))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterResource))

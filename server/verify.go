@@ -77,6 +77,7 @@ func (s *Server) Leftovers() error {
 		{"seats of arriving requests", h.capacity.arrivals.Taken()},
 		{"seats of what waits", h.capacity.quiescent.Taken()},
 		{"places of Lists", h.capacity.lists.Taken()},
+		{"seats of snapshots", h.capacity.backups.Taken()},
 		{"places of large answers", h.capacity.large.Taken()},
 		{"places of large answers whose clients don't take them", h.capacity.stalled.Taken()},
 		{"places of answers in YAML", h.capacity.yaml.Taken()},

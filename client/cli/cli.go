@@ -108,7 +108,7 @@ func usageError(format string, args ...any) error { return usage{fmt.Errorf(form
 func Run(ctx context.Context, args []string, p Process) int {
 	c, help := newCommand(args[0])
 	s := &session{getenv: p.Getenv, in: p.In, out: &output{Writer: p.Out}, err: p.Err}
-	var to connection
+	var to Connection
 	set := flagSet(args[0], c, &to)
 	err := set.Parse(args[1:])
 	switch {
@@ -126,11 +126,11 @@ func Run(ctx context.Context, args []string, p Process) int {
 	return end(ctx, err, p.Err)
 }
 
-func (s *session) run(ctx context.Context, c command, to *connection, args []string) (err error) {
+func (s *session) run(ctx context.Context, c command, to *Connection, args []string) (err error) {
 	if err := c.parse(args); err != nil {
 		return err
 	}
-	if s.client, err = to.open(s.getenv, s.err); err != nil {
+	if s.client, err = to.Open(s.getenv, s.err); err != nil {
 		return err
 	}
 	return c.run(ctx, s)
@@ -154,7 +154,7 @@ func end(ctx context.Context, err error, stderr io.Writer) int {
 func FlagNames() (names []string) {
 	for _, name := range Names {
 		c, _ := newCommand(name)
-		flagSet(name, c, &connection{}).VisitAll(func(f *pflag.Flag) {
+		flagSet(name, c, &Connection{}).VisitAll(func(f *pflag.Flag) {
 			if !slices.Contains(names, f.Name) {
 				names = append(names, f.Name)
 			}
@@ -163,22 +163,23 @@ func FlagNames() (names []string) {
 	return names
 }
 
-func flagSet(name string, c command, to *connection) *pflag.FlagSet {
+func flagSet(name string, c command, to *Connection) *pflag.FlagSet {
 	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
 	set.SortFlags = false
-	to.addFlags(set)
+	to.AddFlags(set)
 	c.addFlags(set)
 	return set
 }
 
-// connection is the flags that say which server is meant, and who asks.
-type connection struct {
+// Connection is the flags that say which server is meant, and who asks.
+type Connection struct {
 	server, tokenFile, caFile, kubeconfig, context string
 }
 
-func (c *connection) addFlags(set *pflag.FlagSet) {
+// AddFlags adds the flags.
+func (c *Connection) AddFlags(set *pflag.FlagSet) {
 	set.StringVar(&c.server, "server", "", "URL of the server (default $APISERVER_LITE_SERVER, else that of the kubeconfig, else "+defaultServer+")")
 	set.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token (default the kubeconfig's user, without one $APISERVER_LITE_TOKEN)")
 	set.StringVar(&c.caFile, "ca-file", "", "PEM file with the authority of the server's certificate (default the kubeconfig's, else the system's)")
@@ -186,8 +187,8 @@ func (c *connection) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&c.context, "context", "", "the kubeconfig's context to use")
 }
 
-// open makes the client that flags and environment ask for. What of them it can't use is refused.
-func (c *connection) open(getenv func(string) string, stderr io.Writer) (*client.Client, error) {
+// Open makes the client that flags and environment ask for. What of them it can't use is refused.
+func (c *Connection) Open(getenv func(string) string, stderr io.Writer) (*client.Client, error) {
 	if c.server != "" && c.kubeconfig != "" {
 		return nil, usageError("--server and --kubeconfig exclude each other: a kubeconfig says where its server is")
 	}

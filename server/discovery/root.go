@@ -53,6 +53,7 @@ var allExtras = []extra{
 	{Extra: Extra{"GET /apiserver-lite/v1/watch", "watches several kinds on one stream"}},
 	{Extra: Extra{"POST /apiserver-lite/v1/apply", "applies the objects of a List, with a result for each"}},
 	{Extra: Extra{"POST /apiserver-lite/v1/create", "creates the objects of a List, with a result for each"}},
+	{Extra: Extra{"GET /apiserver-lite/v1/snapshot", "is a snapshot of the whole store, as etcd's are"}},
 	{Extra: Extra{"GET /apiserver-lite/v1/traffic", "has what the server did in the last quarter of an hour"}},
 	{Extra: Extra{"GET /apiserver-lite/members", "lists the processes that have the store together"}, clustered: true},
 	{Extra: Extra{"DELETE /apiserver-lite/members/NAME", "removes one of them"}, clustered: true},

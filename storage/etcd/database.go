@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
 )
@@ -21,6 +23,7 @@ type database struct {
 	published atomic.Pointer[databaseSize]
 	rewriting atomic.Bool  // etcd is writing it anew
 	defrag    func() error // etcd's Defragment; tests have their own
+	copies    sync.RWMutex // held for reading by each Snapshot that is open, and for writing by what etcd can't do beside one
 }
 
 // databaseSize is how large the database was when somebody last looked, in bytes.
@@ -50,8 +53,21 @@ func (d *database) look() databaseSize {
 // commit has etcd commit what it has taken. It waits for the disk.
 func (d *database) commit() { d.local.Backend().ForceCommit() }
 
-// rewrite writes the database anew, without its free pages. It takes as long as the disk needs for that.
+// open opens what is stored now for reading; nil while the database is written anew, and after the end. It waits for the disk.
+func (d *database) open() backend.Snapshot {
+	if !d.copies.TryRLock() {
+		return nil
+	}
+	return d.local.Backend().Snapshot()
+}
+
+// rewrite writes the database anew, without its free pages. It takes as long as the disk needs for that. While a Snapshot is open it does
+// nothing: etcd would wait for the Snapshot's end, and all writes with it.
 func (d *database) rewrite() error {
+	if !d.copies.TryLock() {
+		return nil
+	}
+	defer d.copies.Unlock()
 	d.rewriting.Store(true)
 	err := d.defrag()
 	d.rewriting.Store(false)

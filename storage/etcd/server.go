@@ -241,6 +241,9 @@ func (s *Server) close() error {
 	if s.Client != nil {
 		_ = s.Client.Close() // its error is that its context has ended
 	}
+	if s.keeper != nil {
+		s.waitFor("snapshots that are being read", s.keeper.database.copies.Lock) // for ever: there will be no others
+	}
 	if s.etcd != nil {
 		s.waitFor("etcd", s.etcd.Close)
 	}

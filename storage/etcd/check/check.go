@@ -164,6 +164,25 @@ func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error
 	return index, db.meta.bytes(), err
 }
 
+// Database says whether the file of a database is whole: its pages, and the order of its keys. What comes after the pages doesn't count. The
+// error says what is wrong, without the file's name.
+func Database(path string) (err error) {
+	defer func() {
+		var broken *damage
+		if errors.As(err, &broken) {
+			err = fmt.Errorf("at offset %d: %s", broken.offset, broken.what)
+		}
+	}()
+	defer catchFaults(path, &err)()
+	db, unmap, err := openDB(path)
+	if err != nil {
+		return err
+	}
+	defer unmap()
+	_, err = db.walk()
+	return err
+}
+
 // trim gives back what a database file has beyond its pages: bbolt preallocates 16 MiB, and etcd maps
 // all of the file into memory when it starts, which made an empty store 16 MB larger after a restart.
 func trim(path string, pages int64) error {

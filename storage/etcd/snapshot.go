@@ -1,0 +1,173 @@
+package etcd
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
+)
+
+// ErrRewriting means that there can be no snapshot now, because the database is written anew, or the store is being closed.
+var ErrRewriting = errors.New("the database is being written anew to give space back: try again")
+
+// snapshotPiece is how much of a snapshot is handed on at once, in bytes: many times what bbolt reads at once.
+const snapshotPiece = 256 << 10
+
+// Snapshot is the store's whole content at one revision, with its history, in the form of etcd's own snapshots: the database, and its SHA-256
+// after it. Writes go on beside it. What they free in the database isn't used again before the snapshot is closed.
+type Snapshot struct {
+	Size int64 // how many bytes WriteTo writes
+
+	content backend.Snapshot
+	close   func() error
+}
+
+// Snapshot opens one, which must be closed. The error is ErrRewriting.
+func (s *Server) Snapshot() (*Snapshot, error) {
+	d := s.keeper.database
+	content := d.open()
+	if content == nil {
+		return nil, ErrRewriting
+	}
+	return &Snapshot{content.Size() + sha256.Size, content, func() error {
+		defer d.copies.RUnlock()
+		return content.Close()
+	}}, nil
+}
+
+// WriteTo writes the snapshot, once.
+func (s *Snapshot) WriteTo(to io.Writer) (int64, error) {
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(to, sum), snapshotPiece)
+	n, err := s.content.WriteTo(out)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		return n, err
+	}
+	m, err := to.Write(sum.Sum(nil))
+	return n + int64(m), err
+}
+
+// Close ends the reading.
+func (s *Snapshot) Close() error { return s.close() }
+
+// SnapshotStatus is what a snapshot's file holds.
+type SnapshotStatus struct {
+	Revision storage.Revision // of the last write
+	Objects  int              // that there are at that revision
+	Bytes    int64            // of the file
+	SHA256   [sha256.Size]byte
+}
+
+// sector divides the size of each database, in bytes. By it etcd knows whether a file has a checksum at its end.
+const sector = 512
+
+// errNoSnapshot begins what is said of other files.
+var errNoSnapshot = errors.New("is no snapshot of this program")
+
+// ReadSnapshot checks a snapshot's file and says what it holds. It reads all of it: the checksum, the database's pages, and each key. The
+// error says what is wrong with the file, whose name is in it.
+func ReadSnapshot(path string) (st SnapshotStatus, err error) {
+	if st, err = sumSnapshot(path); err == nil {
+		err = st.readKeys(path)
+	}
+	if err != nil {
+		return SnapshotStatus{}, fmt.Errorf("%s %w", path, err)
+	}
+	return st, nil
+}
+
+// sumSnapshot compares a file with the checksum at its end.
+func sumSnapshot(path string) (st SnapshotStatus, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return st, fmt.Errorf("can't be read: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return st, fmt.Errorf("can't be read: %w", err)
+	case !info.Mode().IsRegular():
+		return st, errors.New("is no file")
+	case info.Size() <= sha256.Size || info.Size()%sector != sha256.Size:
+		return st, fmt.Errorf("%w, or has been cut: it has %d bytes", errNoSnapshot, info.Size())
+	}
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, f, info.Size()-sha256.Size); err != nil {
+		return st, fmt.Errorf("can't be read: %w", err)
+	}
+	if _, err := io.ReadFull(f, st.SHA256[:]); err != nil {
+		return st, fmt.Errorf("can't be read: %w", err)
+	}
+	if !bytes.Equal(sum.Sum(nil), st.SHA256[:]) {
+		return st, fmt.Errorf("%w, or is damaged: the SHA-256 at its end isn't that of the rest", errNoSnapshot)
+	}
+	st.Bytes = info.Size()
+	return st, nil
+}
+
+// readKeys looks at each page and each key of the database in a file.
+func (st *SnapshotStatus) readKeys(path string) (err error) {
+	if err := check.Database(path); err != nil {
+		return fmt.Errorf("holds no whole database: %w", err)
+	}
+	db, err := bbolt.Open(path, 0o400, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("holds no database: %w", err)
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		keys := tx.Bucket(schema.Key.Name())
+		if keys == nil {
+			return fmt.Errorf("%w: it has no keys of etcd's", errNoSnapshot)
+		}
+		there := map[string]bool{}
+		err := keys.ForEach(func(k, v []byte) error { return st.readKey(there, k, v) })
+		st.Objects = len(there)
+		return err
+	})
+}
+
+// readKey notes a write, in the order of revisions. there are the objects as of it.
+func (st *SnapshotStatus) readKey(there map[string]bool, k, v []byte) error {
+	var kv mvccpb.KeyValue
+	if len(k) < revisionBytes {
+		return fmt.Errorf("%w: it has a key without a revision", errNoSnapshot)
+	}
+	if err := proto.Unmarshal(v, &kv); err != nil {
+		return fmt.Errorf("holds a write that can't be read: %w", err)
+	}
+	st.Revision = storage.Revision(mvcc.BytesToRev(k).Main)
+	switch key := string(kv.Key); {
+	case key == "": // etcd's own, where a restore has raised the revision
+	case bytes.HasPrefix(kv.Key, []byte(storage.Own)):
+	case !bytes.HasPrefix(kv.Key, []byte(storage.Root)):
+		return fmt.Errorf("%w: it has the key %q", errNoSnapshot, key)
+	case mvcc.IsTombstone(k):
+		delete(there, key)
+	case !bytes.HasPrefix(kv.Value, []byte("{")):
+		return fmt.Errorf("%w: the value of %s isn't JSON; that of a kube-apiserver's etcd is moved by its API", errNoSnapshot, key)
+	default:
+		there[key] = true
+	}
+	return nil
+}
+
+// revisionBytes is how long the key of a write is at least in etcd's database: two numbers and a sign between them.
+const revisionBytes = 8 + 1 + 8
