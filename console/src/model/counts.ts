@@ -49,8 +49,21 @@ function keep(all: Kind[]): () => void {
     if (polls) timer = window.setTimeout(() => void round(true), interval);
     else close = follow(all, versions, (refused) => { close(); void round(refused); });
   };
-  const frame = requestAnimationFrame(() => { timer = window.setTimeout(() => void round(false)); }); // the kinds are drawn first
-  return () => { stopped = true; cancelAnimationFrame(frame); clearTimeout(timer); close(); };
+  const unseen = onceSeen(() => void round(false)); // the kinds are on screen first
+  return () => { stopped = true; unseen(); clearTimeout(timer); close(); };
+}
+
+/** How long it may take until the page is on screen, in ms: a tab in the background draws nothing. */
+const drawingTime = 500;
+
+/** Calls a function once the page has been on screen, unless the function is called before that it returns. */
+function onceSeen(then: () => void): () => void {
+  const seen = new PerformanceObserver((list) => { if (list.getEntriesByName("first-contentful-paint").length > 0) go(); });
+  const timer = setTimeout(go, drawingTime);
+  const stop = () => { seen.disconnect(); clearTimeout(timer); };
+  function go() { stop(); then(); }
+  seen.observe({ type: "paint", buffered: true });
+  return stop;
 }
 
 /** Counts all kinds once, and notes at which version each count was right. */
