@@ -122,7 +122,7 @@ func (m *Merged) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 		}
 		got, r, err := m.take(ctx, pos)
 		if err == nil {
-			out, err = m.give(ctx, dst, got, r.through)
+			out, err = m.give(ctx, dst, got.all, r.through)
 		}
 		putMerged(got)
 		switch {
@@ -151,18 +151,27 @@ type mergedDelivery struct {
 	cursor *Cursor
 }
 
-var mergedPool = sync.Pool{New: func() any { b := make([]mergedDelivery, 0, 2*maxBatchEvents); return &b }}
+// mergedBatch is what was taken of all cursors, with room for what is taken of one.
+type mergedBatch struct {
+	all        []mergedDelivery
+	deliveries []delivery
+	events     []*watchEvent
+}
 
-func putMerged(got *[]mergedDelivery) {
-	clear(*got)
-	*got = (*got)[:0]
+var mergedPool = sync.Pool{New: func() any {
+	return &mergedBatch{make([]mergedDelivery, 0, 2*maxBatchEvents), make([]delivery, 0, maxBatchEvents), make([]*watchEvent, 0, maxBatchEvents)}
+}}
+
+func putMerged(got *mergedBatch) {
+	clear(got.all)
+	got.all = got.all[:0]
 	mergedPool.Put(got)
 }
 
 // take returns what comes next, by revision, and up to which revision that is all there is: at most the feed's position. The
 // caller gives it back by putMerged.
-func (m *Merged) take(ctx context.Context, pos storage.Revision) (*[]mergedDelivery, portion, error) {
-	got := mergedPool.Get().(*[]mergedDelivery)
+func (m *Merged) take(ctx context.Context, pos storage.Revision) (*mergedBatch, portion, error) {
+	got := mergedPool.Get().(*mergedBatch)
 	all := portion{through: pos, next: endless, end: endless}
 	b := share(len(m.cursors))
 	for _, c := range m.cursors {
@@ -178,8 +187,8 @@ func (m *Merged) take(ctx context.Context, pos storage.Revision) (*[]mergedDeliv
 			all.next = min(all.next, p.next)
 		}
 	}
-	slices.SortStableFunc(*got, func(a, b mergedDelivery) int { return cmp.Compare(a.event.rev, b.event.rev) })
-	all.through = fits(*got, all.through)
+	slices.SortStableFunc(got.all, func(a, b mergedDelivery) int { return cmp.Compare(a.event.rev, b.event.rev) })
+	all.through = fits(got.all, all.through)
 	return got, all, nil
 }
 
@@ -195,37 +204,33 @@ func fits(got []mergedDelivery, through storage.Revision) storage.Revision {
 }
 
 // takeFor appends what the cursor has for its Merged up to the feed's position. The cursor stays where it is.
-func (c *Cursor) takeFor(ctx context.Context, got *[]mergedDelivery, b budget, pos storage.Revision) (portion, error) {
+func (c *Cursor) takeFor(ctx context.Context, got *mergedBatch, b budget, pos storage.Revision) (portion, error) {
 	to := limits{feed: pos, last: pos}
-	deliveries := deliveryPool.Get().(*[]delivery)
-	events := eventPool.Get().(*[]*watchEvent)
 	defer func() {
-		clear(*deliveries)
-		clear(*events)
-		deliveryPool.Put(deliveries)
-		eventPool.Put(events)
+		clear(got.deliveries)
+		clear(got.events)
 	}()
 	for {
 		var p portion
 		var err error
 		if c.reads == live {
-			*deliveries, p = c.takeLive((*deliveries)[:0], b, to)
+			got.deliveries, p = c.takeLive(got.deliveries[:0], b, to)
 			if p.step == moved {
 				continue
 			}
-			for _, d := range *deliveries {
-				*got = append(*got, mergedDelivery{d, c})
+			for _, d := range got.deliveries {
+				got.all = append(got.all, mergedDelivery{d, c})
 			}
 			return p, nil
 		}
-		if *events, p, err = c.takeBehind(ctx, (*events)[:0], b, to); err != nil {
+		if got.events, p, err = c.takeBehind(ctx, got.events[:0], b, to); err != nil {
 			return p, err
 		}
 		if c.reads == live {
 			continue
 		}
-		for _, e := range *events {
-			*got = append(*got, mergedDelivery{deliver(e, c.group.transition(e)), c})
+		for _, e := range got.events {
+			got.all = append(got.all, mergedDelivery{deliver(e, c.group.transition(e)), c})
 		}
 		return p, nil
 	}
@@ -233,8 +238,7 @@ func (c *Cursor) takeFor(ctx context.Context, got *[]mergedDelivery, b budget, p
 
 // give appends the frames of what was taken up to a revision, and moves the cursors there. On an error it appends none, and
 // they stay where they were.
-func (m *Merged) give(ctx context.Context, dst []byte, taken *[]mergedDelivery, through storage.Revision) ([]byte, error) {
-	got := *taken
+func (m *Merged) give(ctx context.Context, dst []byte, got []mergedDelivery, through storage.Revision) ([]byte, error) {
 	n, _ := slices.BinarySearchFunc(got, through+1, func(d mergedDelivery, rev storage.Revision) int { return cmp.Compare(d.event.rev, rev) })
 	got = got[:n]
 	m.leaveOut(got)
