@@ -18,7 +18,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -304,7 +304,7 @@ func fits(segment string) error {
 	if len(segment) > maxSegment {
 		return registry.BadRequest("%q can't be a name: it has more than %d bytes", clip.Text(segment), maxSegment)
 	}
-	why := path.IsValidPathSegmentName(segment)
+	why := content.IsPathSegmentName(segment)
 	if segment == "" || strings.ContainsFunc(segment, unicode.IsControl) {
 		why = []string{"may not be empty or contain control characters"}
 	}
