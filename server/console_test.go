@@ -26,8 +26,8 @@ func TestConsoleNeedsNoCredential(t *testing.T) {
 	if root := askStrangely(t, s.URL+"/", forBrowsers); root.body != page.body {
 		t.Errorf("/ has another page: %s", root.body)
 	}
-	files := regexp.MustCompile(`/console/[a-z]+\.[0-9a-f]+\.(?:js|css|txt)`).FindAllString(page.body, -1)
-	if len(files) != 3 {
+	files := regexp.MustCompile(`/console/[a-z]+\.[0-9A-Za-z]+\.(?:js|css|txt)`).FindAllString(page.body, -1)
+	if len(files) != 4 {
 		t.Fatalf("the page names %q", files)
 	}
 	for _, file := range append(files, "/console") {

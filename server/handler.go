@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -332,6 +333,10 @@ func auditID(r *http.Request) string {
 func (w *response) parseQuery(r *http.Request) (err error) {
 	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
+	}
+	if lite := w.query["lite"]; len(lite) > 1 || len(lite) == 1 && lite[0] != "true" && lite[0] != "false" {
+		// What it asks for would be left out otherwise, and a deletion take more than was meant. No client of Kubernetes sends it.
+		return registry.BadRequest("the parameter lite must be true or false, and is %q", clip.Text(strings.Join(lite, ",")))
 	}
 	return nil
 }

@@ -162,6 +162,8 @@ func TestBadFieldSelectors(t *testing.T) {
 		{"fieldSelector", "spec.size>x", "found 'x' at position 10, expected an integer"},
 		{"fieldSelector", "spec.size>3&&spec.hull=x", "at position 11, expected ',' or '||' or the end"},
 		{"fieldSelector", "spec.hull=x,spec.siez=3", "found spec.siez at position 12, and boats.example.com have no field spec.siez; the nearest is spec.size"},
+		{"fieldSelector", "status.phase=x", "have no field status; the nearest is spec"},
+		{"fieldSelector", "metadata.labels.app.kubernetes.io/name=x", "have no field metadata.labels.app.kubernetes; a name with dots is written as metadata.labels['app.kubernetes.io/name']"},
 		{"fieldSelector", "size=3", "have no field size; the nearest is spec.size"},
 		{"fieldSelector", "spec.cabins.beds=3", "write spec.cabins[*].beds"},
 		{"fieldSelector", "spec.size[*]=3", "have no field spec.size[*]"},
@@ -571,5 +573,20 @@ func TestProjectionForms(t *testing.T) {
 	s.PostYAML(definitionsPath, strings.NewReplacer("boat", "raft", "Boat", "Raft").Replace(boats)+"    subresources: {scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}\n")
 	if res, body := s.Do("GET", "/apis/example.com/v1/namespaces/default/rafts/a/scale?lite=true&fields=spec.size", ""); res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "and scale is none") {
 		t.Errorf("fields of a scale: %s %s", res.Status, body)
+	}
+}
+
+// TestLiteMisspelt: a value of lite that isn't true or false is refused, so that a deletion takes no more than was meant.
+func TestLiteMisspelt(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for _, lite := range []string{"1", "True", "yes", "true&lite=false"} {
+		res, body := s.Do("DELETE", widgetsPath+"?shardSelector=x&lite="+lite, "")
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "the parameter lite must be true or false") {
+			t.Errorf("lite=%s: %s %s", lite, res.Status, body)
+		}
+	}
+	if res, body := s.Do("GET", widgetsPath+"/a?lite=false", ""); res.StatusCode != http.StatusOK {
+		t.Error(res.Status, body)
 	}
 }

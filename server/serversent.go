@@ -46,7 +46,7 @@ type opener func() (watches.Source, watchstream.Options, error)
 // URL asks for, and at the same after another version, or with the state for "".
 func openAgain(r *http.Request, asked opener, at func(version string) opener) (watches.Source, watchstream.Options, error) {
 	if last := r.Header.Get("Last-Event-Id"); last != "" {
-		if rev, err := strconv.ParseInt(last, 10, 64); err != nil || rev <= 0 {
+		if rev, err := strconv.ParseInt(last, 10, 64); err != nil || rev <= 0 || strconv.FormatInt(rev, 10) != last {
 			return nil, watchstream.Options{}, registry.BadRequest("the header Last-Event-ID must be the id of an event of this server, a resourceVersion, and is %q: begin without it", clip.Text(last))
 		}
 		return at(last)()

@@ -136,6 +136,9 @@ func TestServerSentExpired(t *testing.T) {
 	if e.lastID != "" {
 		t.Errorf("the browser would come back with %q", e.lastID)
 	}
+	if _, body := s.Do("GET", path, "", "Accept", "text/event-stream", "Last-Event-ID", gone); !strings.Contains(body, ": come back without an id, and get the state") {
+		t.Errorf("it doesn't say what to do: %s", body)
+	}
 	for _, query := range []string{"", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
 		openEventSource(t, s, path+query, e.lastID).expect("ADDED a", "id #*")
 	}
@@ -195,6 +198,8 @@ func TestServerSentRefusals(t *testing.T) {
 		message                    string
 	}{
 		{"a text", widgetsPath + "?watch=true", "x", "text/event-stream", 400, `is \"x\": begin without it`},
+		{"a sign", widgetsPath + "?watch=true", "+1", "text/event-stream", 400, "begin without it"},
+		{"a zero before it", widgetsPath + "?watch=true", "01", "text/event-stream", 400, "begin without it"},
 		{"no version", widgetsPath + "?watch=true", "0", "text/event-stream", 400, "begin without it"},
 		{"a list", widgetsPath, "", "text/event-stream", 406, "only the following media types are accepted"},
 		{"an id of what isn't server-sent", widgetsPath + "?watch=true&timeoutSeconds=1&resourceVersion=0", "x", "application/json", 200, `"ADDED"`},

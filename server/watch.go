@@ -185,6 +185,7 @@ var (
 			Messages: watchstream.ServerSentEvents,
 		},
 		tell: func(dst []byte, status metav1.Status) []byte {
+			status.Message = watchstream.Advised(status.Message, int(status.Code))
 			return watchstream.AppendServerSentError(dst, encodeStatus(status), int(status.Code))
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // ServerSentMedia is the media type of server-sent events, in which a browser's EventSource reads a stream. Source: the HTML Living
@@ -60,6 +61,14 @@ func ServerSentWithoutID(event []byte) []byte {
 
 func appendServerSentID(dst []byte, id int64) []byte {
 	return strconv.AppendInt(append(dst, "id: "...), id, 10)
+}
+
+// Advised adds to the message of a Status with a code what a page has to do after it, which a browser does by itself.
+func Advised(message string, code int) string {
+	if code == codeExpired {
+		message = strings.TrimSuffix(message, ".") + ": come back without an id, and get the state"
+	}
+	return message
 }
 
 // AppendServerSentError appends an ERROR event, after which a stream ends. status is a Status of meta/v1 as compact JSON, with that code.

@@ -167,6 +167,15 @@ func nearest(root, at declared, path selectors.Path, i int) string {
 	if at.elements() != nil && !path[i].Elements {
 		return fmt.Sprintf("; it's in a list: write %s[*].%s", clip.Text(path[:i].String()), clip.Text(path[i].Name))
 	}
+	if i > 0 && at.scalar() != selectors.Composite && slices.IndexFunc(path, func(s selectors.Step) bool { return s.Elements }) < 0 {
+		if of := parent(root, path, i); of != nil && len(of.names()) == 0 && of.elements() == nil { // a map, of which a name was taken apart
+			name := path[i-1].Name
+			for _, step := range path[i:] {
+				name += "." + step.Name
+			}
+			return "; a name with dots is written as " + clip.Text(append(slices.Clone(path[:i-1]), selectors.Step{Name: name}).String())
+		}
+	}
 	best, least := "", 1<<30
 	offer := func(name, wanted string, text string) {
 		if d := distance(name, wanted); d < least {
@@ -175,8 +184,10 @@ func nearest(root, at declared, path selectors.Path, i int) string {
 	}
 	for _, name := range at.names() {
 		if last := i == len(path)-1; !path[i].Elements && (!last || at.member(name).scalar() != selectors.Composite) {
-			to := append(slices.Clone(path[:i]), selectors.Step{Name: name})
-			offer(name, path[i].Name, append(to, path[i+1:]...).String())
+			to := append(append(slices.Clone(path[:i]), selectors.Step{Name: name}), path[i+1:]...)
+			if leads(root, to) {
+				offer(name, path[i].Name, to.String())
+			}
 		}
 	}
 	if least > len(path[i].Name)/2 { // another place may be meant
@@ -202,6 +213,31 @@ func nearest(root, at declared, path selectors.Path, i int) string {
 		return ""
 	}
 	return "; the nearest is " + clip.Text(best)
+}
+
+// leads tells whether a path leads to a scalar.
+func leads(at declared, path selectors.Path) bool {
+	for _, step := range path {
+		if step.Elements {
+			at = at.elements()
+		} else {
+			at = at.member(step.Name)
+		}
+		if at == nil {
+			return false
+		}
+	}
+	return at.scalar() != selectors.Composite
+}
+
+// parent returns what is known of the value that step i-1 of a path is taken from.
+func parent(at declared, path selectors.Path, i int) declared {
+	for _, step := range path[:i-1] {
+		if at = at.member(step.Name); at == nil {
+			return nil
+		}
+	}
+	return at
 }
 
 // maxCompared is how many bytes of a name are compared with others.

@@ -153,6 +153,7 @@ func (v *View) AppendBookmark(dst []byte, rev storage.Revision, annotation strin
 func (v *View) AppendError(dst []byte, f watchstream.Failure) []byte {
 	switch {
 	case v.ServerSent:
+		f.Message = watchstream.Advised(f.Message, f.Code)
 		return watchstream.AppendServerSentError(dst, f.Status(), f.Code)
 	case v.Encoding != nil:
 		return kubeproto.AppendError(dst, kubeproto.Failure(f.Code, f.Reason, f.Message))
