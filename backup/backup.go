@@ -12,9 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -32,8 +34,11 @@ All Secrets are in it. Status checks a file and says what it holds. Restore make
 
 `
 
-// attempts is how often a snapshot is begun again that was cut.
-const attempts = 3
+// attempts is how often a snapshot is begun that doesn't come whole, and pause is between two of them.
+const (
+	attempts = 3
+	pause    = time.Second
+)
 
 // command is what the arguments say.
 type command struct {
@@ -82,6 +87,8 @@ func Run(ctx context.Context, args []string, p cli.Process) int {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return exit.Why(p.Err, "apiserver-lite", exit.Interrupted, fmt.Errorf("interrupted: %w", err))
+	case cli.IsUsage(err):
+		return exit.Why(p.Err, "apiserver-lite", exit.Usage, err)
 	case err != nil:
 		return exit.Why(p.Err, "apiserver-lite", exit.Failure, err)
 	}
@@ -145,6 +152,20 @@ func text(st etcd.SnapshotStatus) string {
 	return fmt.Sprintf("%d objects of revision %d, %d bytes", st.Objects, st.Revision, st.Bytes)
 }
 
+// errCut means that a snapshot didn't come whole.
+var errCut = errors.New("the snapshot was cut")
+
+// cutting says of a reader's errors that they cut the snapshot.
+type cutting struct{ io.Reader }
+
+func (c cutting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", errCut, err)
+	}
+	return n, err
+}
+
 // save writes a snapshot beside the file, and gives it the file's name when it's whole.
 func (c *command) save(ctx context.Context, p cli.Process, log *slog.Logger) (st etcd.SnapshotStatus, err error) {
 	write, done, err := c.source(ctx, p, log)
@@ -152,89 +173,96 @@ func (c *command) save(ctx context.Context, p cli.Process, log *slog.Logger) (st
 		return st, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	part := c.file + ".part"
 	for attempt := 1; ; attempt++ {
-		err := write(part)
-		if err == nil {
-			st, err = etcd.ReadSnapshot(part)
+		st, err := c.attempt(write)
+		var refused *client.StatusError
+		again := errors.Is(err, errCut) || attempt > 1 && !errors.As(err, &refused) // which comes back, perhaps
+		if err == nil || !again || attempt == attempts {
+			return st, err
 		}
-		if err == nil {
-			return st, commit(part, c.file)
+		log.Warn("the snapshot is begun again", "error", err)
+		select {
+		case <-ctx.Done():
+			return st, err
+		case <-time.After(pause):
 		}
-		if !errors.Is(err, io.ErrUnexpectedEOF) || attempt == attempts || ctx.Err() != nil {
-			return st, errors.Join(err, remove(part))
-		}
-		log.Warn("the snapshot was cut, and is begun again", "error", err)
 	}
 }
 
-// source returns what writes a snapshot of what the flags name into a file, and what ends that.
-func (c *command) source(ctx context.Context, p cli.Process, log *slog.Logger) (write func(path string) error, done func() error, err error) {
-	if c.dir == "" {
-		server, err := c.to.Open(p.Getenv, p.Err)
+// attempt writes a snapshot into a file of its own, which others neither see nor have, and checks it. Then it gets its name.
+func (c *command) attempt(write func(io.Writer) error) (st etcd.SnapshotStatus, err error) {
+	f, err := os.CreateTemp(filepath.Dir(c.file), filepath.Base(c.file)+".*.part")
+	if err != nil {
+		return st, err
+	}
+	defer func() {
 		if err != nil {
-			return nil, nil, err
+			err = errors.Join(err, os.Remove(f.Name()))
 		}
-		return func(path string) error {
-			body, err := server.Snapshot(ctx)
-			if err != nil {
-				return err
-			}
-			defer body.Close()
-			return fill(path, func(f io.Writer) error {
-				_, err := io.Copy(f, body)
-				return err
-			})
-		}, func() error { server.CloseIdleConnections(); return nil }, nil
+	}()
+	if err = write(f); err == nil {
+		err = f.Sync()
 	}
-	if _, err := os.Stat(c.dir); err != nil {
-		return nil, nil, fmt.Errorf("--data-dir: %w", err)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return st, err
 	}
-	store, err := etcd.Open(ctx, etcd.Options{DataDir: c.dir, Log: log})
+	if st, err = etcd.ReadSnapshot(f.Name()); err != nil {
+		return st, err
+	}
+	return st, commit(f.Name(), c.file)
+}
+
+// source returns what writes a snapshot of what the flags name, and what ends that.
+func (c *command) source(ctx context.Context, p cli.Process, log *slog.Logger) (write func(io.Writer) error, done func() error, err error) {
+	if c.dir != "" {
+		return c.directory(ctx, log)
+	}
+	server, err := c.to.Open(p.Getenv, p.Err)
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(path string) error {
+	return func(f io.Writer) error {
+		body, err := server.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		_, err = io.Copy(f, cutting{body})
+		return err
+	}, func() error { server.CloseIdleConnections(); return nil }, nil
+}
+
+// forEver keeps all history that a directory has.
+const forEver = 100 * 365 * 24 * time.Hour
+
+// directory is source for --data-dir. The directory stays as it is.
+func (c *command) directory(ctx context.Context, log *slog.Logger) (write func(io.Writer) error, done func() error, err error) {
+	if _, err := os.Stat(filepath.Join(c.dir, "member")); err != nil {
+		return nil, nil, fmt.Errorf("--data-dir %s holds no store: %w", c.dir, err)
+	}
+	store, err := etcd.Open(ctx, etcd.Options{DataDir: c.dir, Log: log, History: forEver, QuotaBytes: 1 << 40, HistoryBytes: 1 << 38})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(f io.Writer) error {
 		content, err := store.Snapshot()
 		if err != nil {
 			return err
 		}
 		defer content.Close()
-		return fill(path, func(f io.Writer) error {
-			_, err := content.WriteTo(f)
-			return err
-		})
-	}, store.Close, nil
-}
-
-// fill makes a file anew, readable by the owner only, and has it on disk when it's written.
-func fill(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+		_, err = content.WriteTo(f)
 		return err
-	}
-	err = errors.Join(f.Chmod(0o600), write(f))
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	}, store.Close, nil
 }
 
 // commit gives a file its name.
 func commit(part, name string) error {
 	if err := os.Rename(part, name); err != nil {
-		return errors.Join(err, remove(part))
+		return err
 	}
 	dir, err := os.Open(filepath.Dir(name))
 	if err != nil {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }

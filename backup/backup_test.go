@@ -184,7 +184,9 @@ func TestRefused(t *testing.T) {
 		"status " + file:                 {1, "is no snapshot of this program"},
 		"status /nowhere":                {1, "/nowhere can't be read"},
 		"restore " + file + " --data-dir " + filepath.Join(filepath.Dir(file), "d"): {1, "is no snapshot of this program"},
-		"save /nowhere/x --data-dir /nowhere":                                       {1, "--data-dir: stat /nowhere"},
+		"save /nowhere/x --data-dir /nowhere":                                       {1, "--data-dir /nowhere holds no store"},
+		"save x --data-dir " + filepath.Dir(file):                                   {1, "holds no store"},
+		"save x --server http://x --kubeconfig y":                                   {2, "exclude each other"},
 		"save x --server http://127.0.0.1:1":                                        {1, "connection refused"},
 	} {
 		code, out, errs := run(t, strings.Fields(args)...)

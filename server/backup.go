@@ -2,8 +2,11 @@ package server
 
 import (
 	"errors"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,6 +19,26 @@ const backupPath = "/apiserver-lite/v1/snapshot"
 
 // maxBackups is how many snapshots may be on their way at once. While one is, what is freed in the database isn't used again.
 const maxBackups = 2
+
+// What a client has for a snapshot: backupTime, and a second more for each backupRate bytes. As long as it's read, its pages stay in the
+// database beside those that replace them.
+const (
+	backupTime = time.Minute
+	backupRate = 1 << 20
+)
+
+// bounded is a writer until a time.
+type bounded struct {
+	io.Writer
+	until time.Time
+}
+
+func (b bounded) Write(p []byte) (int, error) {
+	if time.Now().After(b.until) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return b.Writer.Write(p)
+}
 
 // serveBackup answers GET /apiserver-lite/v1/snapshot. A client that takes nothing for the time that a watch's may is cut off.
 func (h *handler) serveBackup(w *response, r *http.Request) error {
@@ -41,7 +64,8 @@ func (h *handler) serveBackup(w *response, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.Size, 10))
-	if _, err = snapshot.WriteTo(answer); err != nil {
+	until := time.Now().Add(backupTime + time.Duration(snapshot.Size/backupRate)*time.Second)
+	if _, err = snapshot.WriteTo(bounded{answer, until}); err != nil {
 		return wire.Gone(err) // cut off: the client has to see that it hasn't got all
 	}
 	return nil

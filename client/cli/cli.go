@@ -94,6 +94,9 @@ func (o *output) Write(p []byte) (int, error) {
 // errUsage is what the user got wrong.
 var errUsage = errors.New("usage")
 
+// IsUsage tells whether an error of this package is about what the user got wrong, for which the exit code is 2.
+func IsUsage(err error) bool { return errors.Is(err, errUsage) }
+
 // usage is an error that wraps errUsage without saying so.
 type usage struct{ error }
 

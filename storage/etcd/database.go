@@ -54,11 +54,26 @@ func (d *database) look() databaseSize {
 func (d *database) commit() { d.local.Backend().ForceCommit() }
 
 // open opens what is stored now for reading; nil while the database is written anew, and after the end. It waits for the disk.
-func (d *database) open() backend.Snapshot {
+func (d *database) open() (content backend.Snapshot) {
 	if !d.copies.TryRLock() {
 		return nil
 	}
+	defer func() {
+		if content == nil {
+			recover() // the database has just been replaced by another member's, and etcd panics on the old one
+			d.copies.RUnlock()
+		}
+	}()
 	return d.local.Backend().Snapshot()
+}
+
+// read tells whether a Snapshot is open.
+func (d *database) read() bool {
+	if !d.copies.TryLock() {
+		return true
+	}
+	d.copies.Unlock()
+	return false
 }
 
 // rewrite writes the database anew, without its free pages. It takes as long as the disk needs for that. While a Snapshot is open it does

@@ -9,17 +9,31 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.uber.org/zap"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
-// RevisionBump is by how much a restore raises the revision: more than is written between a snapshot and its restore, at 10,000 writes a
-// second for a day. It's what etcd's documentation proposes.
+// RevisionBump is by how much a restore raises the revision at least: more than is written between a snapshot and its restore, at 10,000
+// writes a second for a day. It's what etcd's documentation proposes.
 const RevisionBump = 1_000_000_000
+
+// bump returns by how much a restore raises a revision. The time is in it, 10,000 for each second, so that a second restore of one file
+// begins above all that was written after the first.
+func bump(now time.Time, from storage.Revision) uint64 {
+	const perSecond = 10_000
+	return uint64(max(RevisionBump, now.UnixNano()/(int64(time.Second)/perSecond)-int64(from)))
+}
+
+// restoring is where a restore makes etcd's files, in the data directory: etcd wants an empty one, and a file system's root may not be. While
+// it's there, and until the marker is, no server starts on the directory.
+const restoring = "restoring"
 
 // Restore makes a data directory of a snapshot's file. It may be missing or empty, and is a new cluster: its ids are new. Its revision is
 // above all that clients of before have seen, and its history begins there: so they're told that theirs is gone, and never shown another
@@ -40,14 +54,24 @@ func Restore(ctx context.Context, file, dir string, log *slog.Logger) (SnapshotS
 	if err != nil {
 		return SnapshotStatus{}, err
 	}
-	if err := restore(file, dir, log); err != nil {
-		return SnapshotStatus{}, fmt.Errorf("restore %s into %s: %w; remove what is there before you try again", file, dir, err)
+	d := &dataDir{path: dir, id: rand.Text()}
+	if err := d.beginRestore(log); err != nil {
+		return SnapshotStatus{}, fmt.Errorf("data directory %s %w", dir, err)
+	}
+	if err = d.makeMember(file, st.Revision, log); err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = d.endRestore()
+	}
+	if err != nil {
+		return SnapshotStatus{}, fmt.Errorf("restore %s into %s: %w; remove %s before you try again", file, dir, err, d.file(restoring))
 	}
 	return st, nil
 }
 
 // checkEmpty refuses a directory that holds anything.
-func checkEmpty(dir string) error {
+func checkEmpty(dir string, but ...string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -56,39 +80,66 @@ func checkEmpty(dir string) error {
 		return fmt.Errorf("can't be used: %w", err)
 	}
 	for _, e := range entries {
-		if e.Name() != "lost+found" {
+		if e.Name() != "lost+found" && !slices.Contains(but, e.Name()) {
 			return fmt.Errorf("isn't empty: a snapshot is restored into a new one")
 		}
 	}
 	return nil
 }
 
-// restore makes etcd's files, and then the marker, without which no server takes them for its own.
-func restore(file, dir string, log *slog.Logger) error {
-	m := storage.Marker{Layout: layoutVersion, ID: rand.Text()}
-	d := &dataDir{path: dir, id: m.ID}
-	cfg, err := config(d, Options{Log: log}, func(error) {}, nil)
+// beginRestore makes the directory, and in it what keeps servers and other restores away. It looks again whether it's empty.
+func (d *dataDir) beginRestore(log *slog.Logger) error {
+	if !exists(d.path) {
+		if err := makeDir(d.path); err != nil {
+			return fmt.Errorf("can't be made: %w", err)
+		}
+	}
+	if err := private.Dir(d.path); err != nil {
+		return err
+	}
+	d.tighten(log)
+	if err := os.Mkdir(d.file(restoring), 0o700); err != nil {
+		return fmt.Errorf("can't be used: %w", err)
+	}
+	err := checkEmpty(d.path, restoring)
+	if err == nil {
+		return errors.Join(check.SyncDir(d.path), check.SyncDir(filepath.Dir(d.path)))
+	}
+	return errors.Join(err, os.Remove(d.file(restoring)))
+}
+
+// makeMember has etcd's files made. etcd ends the goroutine that meets a fatal error, as newLogger says.
+func (d *dataDir) makeMember(file string, from storage.Revision, log *slog.Logger) error {
+	done := make(chan error, 2) // the first one counts
+	fail := func(err error) { done <- err }
+	cfg, err := config(d, Options{Log: log}, fail, nil)
 	if err != nil {
 		return err
 	}
-	if err := makeDir(dir); err != nil {
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				fail(fmt.Errorf("panic: %v", r))
+			}
+		}()
+		debug.SetPanicOnFault(true)
+		done <- snapshot.NewV3(newLogger(log, fail, nil)).Restore(snapshot.RestoreConfig{
+			SnapshotPath: file, Name: cfg.Name, OutputDataDir: d.file(restoring), PeerURLs: []string{peerURL},
+			InitialCluster: cfg.InitialCluster, InitialClusterToken: cfg.InitialClusterToken,
+			RevisionBump: bump(time.Now(), from), MarkCompacted: true,
+		})
+	}()
+	return <-done
+}
+
+// endRestore puts etcd's files in their place, and then the marker, without which no server takes them for its own. With the history's file
+// the directory isn't taken for one whose first start was killed.
+func (d *dataDir) endRestore() error {
+	if err := os.Rename(filepath.Join(d.file(restoring), filepath.Base(d.files().Member())), d.files().Member()); err != nil {
 		return err
 	}
-	const making = "restoring" // below it etcd's files are made: etcd wants an empty directory, and a file system's root may not be
-	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file, Name: cfg.Name, OutputDataDir: d.file(making), PeerURLs: []string{peerURL},
-		InitialCluster: cfg.InitialCluster, InitialClusterToken: cfg.InitialClusterToken,
-		RevisionBump: RevisionBump, MarkCompacted: true,
-	})
-	if err == nil {
-		err = os.Rename(filepath.Join(d.file(making), filepath.Base(d.files().Member())), d.files().Member())
-	}
-	if err == nil {
-		err = os.Remove(d.file(making))
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(check.SyncDir(d.files().Snapshots()), check.SyncDir(d.files().Member()), check.SyncDir(dir),
-		d.writeFile(markerName, append(m.Bytes(), '\n')), check.SyncDir(dir), check.SyncDir(filepath.Dir(dir)))
+	m := storage.Marker{Layout: layoutVersion, ID: d.id}
+	return errors.Join(check.SyncDir(d.files().WAL()), check.SyncDir(d.files().Snapshots()), check.SyncDir(d.files().Member()),
+		os.Remove(d.file(restoring)), d.writeFile(historyName, []byte("{}\n")), check.SyncDir(d.path),
+		d.writeFile(markerName, append(m.Bytes(), '\n')), check.SyncDir(d.path))
 }

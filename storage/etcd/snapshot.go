@@ -27,7 +27,7 @@ var ErrRewriting = errors.New("the database is being written anew to give space 
 const snapshotPiece = 256 << 10
 
 // Snapshot is the store's whole content at one revision, with its history, in the form of etcd's own snapshots: the database, and its SHA-256
-// after it. Writes go on beside it. What they free in the database isn't used again before the snapshot is closed.
+// after it. Writes go on beside it. The pages that it reads aren't used again before it's closed: the database may grow by as much.
 type Snapshot struct {
 	Size int64 // how many bytes WriteTo writes
 
@@ -147,7 +147,7 @@ func (st *SnapshotStatus) readKeys(path string) (err error) {
 // readKey notes a write, in the order of revisions. there are the objects as of it.
 func (st *SnapshotStatus) readKey(there map[string]bool, k, v []byte) error {
 	var kv mvccpb.KeyValue
-	if len(k) < revisionBytes {
+	if len(k) != revisionBytes && len(k) != revisionBytes+1 || k[8] != '_' || len(k) > revisionBytes && k[revisionBytes] != 't' || k[0]&0x80 != 0 || k[9]&0x80 != 0 {
 		return fmt.Errorf("%w: it has a key without a revision", errNoSnapshot)
 	}
 	if err := proto.Unmarshal(v, &kv); err != nil {
@@ -169,5 +169,6 @@ func (st *SnapshotStatus) readKey(there map[string]bool, k, v []byte) error {
 	return nil
 }
 
-// revisionBytes is how long the key of a write is at least in etcd's database: two numbers and a sign between them.
+// revisionBytes is how long the key of a write is in etcd's database: two numbers and a sign between them. That of a deletion has a t at its
+// end.
 const revisionBytes = 8 + 1 + 8

@@ -93,6 +93,48 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestRestoreTwice: a second restore of one file begins above all that was written after the first.
+func TestRestoreTwice(t *testing.T) {
+	t.Parallel()
+	s := open(t, etcd.Options{Ephemeral: true})
+	put(t, s, "/registry/core/configmaps/default/a", `{"a":1}`)
+	path := save(t, s)
+	last := int64(0)
+	for range 2 {
+		dir := t.TempDir()
+		if _, err := etcd.Restore(t.Context(), path, dir, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		again := open(t, etcd.Options{DataDir: dir})
+		for range 3 {
+			now := put(t, again, "/registry/core/configmaps/default/b", `{}`)
+			if now <= last {
+				t.Errorf("revision %d comes after %d", now, last)
+			}
+			last = now
+		}
+		closeServer(t, again)
+	}
+}
+
+// TestRestoredWithoutWAL: a restored directory that has lost its log is refused, and not taken for one whose first start was killed.
+func TestRestoredWithoutWAL(t *testing.T) {
+	t.Parallel()
+	s := open(t, etcd.Options{Ephemeral: true})
+	put(t, s, "/registry/core/configmaps/default/a", `{"a":1}`)
+	dir := t.TempDir()
+	if _, err := etcd.Restore(t.Context(), save(t, s), dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "member", "wal")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := etcd.Open(t.Context(), etcd.Options{DataDir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		closeServer(t, s)
+		t.Error("it's opened as an empty one")
+	}
+}
+
 // TestSnapshotRefused: a file that isn't a whole snapshot of ours is refused before anything is written, and so is a directory that holds
 // something.
 func TestSnapshotRefused(t *testing.T) {

@@ -166,7 +166,7 @@ func (s *space) makeRoom(ctx context.Context, disk *roomState) error {
 	if s.marks.clock() < s.relief.commitUntil {
 		s.database.commit()
 	}
-	if s.worthRewriting(disk, enough) {
+	if s.worthRewriting(disk, enough) && !s.database.read() {
 		if err := s.rewrite(ctx); err != nil {
 			return err
 		}
