@@ -2,9 +2,7 @@ package server
 
 import (
 	"errors"
-	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -26,19 +24,6 @@ const (
 	backupTime = time.Minute
 	backupRate = 1 << 20
 )
-
-// bounded is a writer until a time.
-type bounded struct {
-	io.Writer
-	until time.Time
-}
-
-func (b bounded) Write(p []byte) (int, error) {
-	if time.Now().After(b.until) {
-		return 0, os.ErrDeadlineExceeded
-	}
-	return b.Writer.Write(p)
-}
 
 // serveBackup answers GET /apiserver-lite/v1/snapshot. A client that takes nothing for the time that a watch's may is cut off.
 func (h *handler) serveBackup(w *response, r *http.Request) error {
@@ -64,8 +49,8 @@ func (h *handler) serveBackup(w *response, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.Size, 10))
-	until := time.Now().Add(backupTime + time.Duration(snapshot.Size/backupRate)*time.Second)
-	if _, err = snapshot.WriteTo(bounded{answer, until}); err != nil {
+	answer.Until = time.Now().Add(backupTime + time.Duration(snapshot.Size/backupRate)*time.Second)
+	if _, err = snapshot.WriteTo(answer); err != nil {
 		return wire.Gone(err) // cut off: the client has to see that it hasn't got all
 	}
 	return nil

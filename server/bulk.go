@@ -7,9 +7,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -57,22 +55,11 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	serve := func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
 		return h.serveItem(w, rw, item, body)
 	}
-	if err := list.Write(ctx, h.placeOf, serve, answer); err != nil {
+	find := func(apiVersion, kind string) bulk.Place { return bulk.PlaceOf(h.registry.Catalog(), apiVersion, kind) }
+	if err := list.Write(ctx, find, serve, answer); err != nil {
 		return wire.Gone(err) // cut off: the client has to see that results are missing
 	}
 	return nil
-}
-
-// placeOf returns where the objects of a kind are. Of one that isn't served it's the usual place, in a namespace: there, who may not
-// write it is told so, and who may is told that it isn't served.
-func (h *handler) placeOf(apiVersion, kind string) bulk.Place {
-	served := h.registry.Catalog()
-	if e := served.Kind(apiVersion, kind); e != nil {
-		return bulk.Place{Resource: e.Path(), Namespaced: e.Namespaced}
-	}
-	usual, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
-	e := served.Endpoints[usual] // of a kind that isn't stored, perhaps
-	return bulk.Place{Resource: usual, Namespaced: e == nil || e.Namespaced}
 }
 
 // readList reads a List as JSON.

@@ -18,6 +18,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -164,6 +165,17 @@ func undecodable(err error) error {
 type Place struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
+}
+
+// PlaceOf returns where the objects of a kind are. Of one that isn't served it's the usual place, in a namespace: there, who may not
+// write it is told so, and who may is told that it isn't served.
+func PlaceOf(served *registry.Catalog, apiVersion, kind string) Place {
+	if e := served.Kind(apiVersion, kind); e != nil {
+		return Place{e.Path(), e.Namespaced}
+	}
+	usual, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
+	e := served.Endpoints[usual] // of a kind that isn't stored, perhaps
+	return Place{usual, e == nil || e.Namespaced}
 }
 
 // Find returns where the objects of a kind are; of one that isn't served where they would be.

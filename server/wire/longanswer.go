@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -9,6 +10,8 @@ import (
 // off. One goroutine at a time may write.
 type LongAnswer struct {
 	http.ResponseWriter
+	Until time.Time // no piece is begun after it; zero: they may go on for ever
+
 	control *http.ResponseController
 	timeout time.Duration // that the client has to take a piece
 	late    *time.Timer   // calls tooLate; it runs while something is being written
@@ -31,6 +34,9 @@ func (a *LongAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // Write sends a piece within the timeout. A deadline of net/http's for each piece would have to be taken back, as one that passes ends an
 // HTTP/2 stream even if nothing is being written: that's two more turns of the connection's loop than an event takes.
 func (a *LongAnswer) Write(p []byte) (int, error) {
+	if !a.Until.IsZero() && time.Now().After(a.Until) {
+		return 0, os.ErrDeadlineExceeded
+	}
 	if a.late == nil {
 		a.late = time.AfterFunc(a.timeout, a.tooLate)
 	} else {
