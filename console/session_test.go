@@ -64,6 +64,8 @@ func TestRights(t *testing.T) {
 	}
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/secrets"))
 	p.see("cannot watch")
+	p.do(chromedp.Navigate(s.url + "/console#/traffic"))
+	p.see("The points aren't there to see")
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/configmaps&pane=core/v1/secrets")) // no stream for both
 	p.see("1 object · live")
 	p.see("cannot watch")
