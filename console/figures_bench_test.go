@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -87,33 +88,75 @@ func BenchmarkScroll(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdates has 200 objects on screen change each second: which share of a core the tab's script and layout take, and which
-// share the server takes for it.
+// BenchmarkUpdates has 200 objects change each second, while a page shows them, while a program watches them as the page does, and while
+// nobody does: which share of a core the tab's script and layout take, and which share the server takes.
 func BenchmarkUpdates(b *testing.B) {
-	objects, seconds := 40, 10
+	for _, who := range []string{"nobody", "watcher", "page"} {
+		b.Run(who, func(b *testing.B) {
+			s := start(b)
+			s.seed(updated)
+			var p *page
+			switch who {
+			case "watcher":
+				s.watchTables(b)
+			case "page":
+				p = open(b, s.url+"/console#/objects?pane=core/v1/configmaps", performance.Enable())
+				p.see(fmt.Sprintf("%d objects · live", updated))
+			}
+			for b.Loop() {
+				s.measureUpdates(b, p)
+			}
+		})
+	}
+}
+
+// updated is how many objects change again and again.
+const updated = 40
+
+// watchTables watches ConfigMaps as a page does, until the benchmark ends.
+func (p *process) watchTables(b *testing.B) {
+	r, err := http.NewRequestWithContext(b.Context(), "GET", p.url+"/api/v1/configmaps?watch=true", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil || res.StatusCode != http.StatusOK {
+		b.Fatal(res, err)
+	}
+	go func() { // ends with the benchmark's context
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}()
+}
+
+// measureUpdates changes objects for some seconds. tab is nil without one.
+func (p *process) measureUpdates(b *testing.B, tab *page) {
+	seconds := 10
 	if testing.Short() {
 		seconds = 1
 	}
-	s := start(b)
-	s.seed(objects)
-	p := open(b, s.url+"/console#/objects?pane=core/v1/configmaps", performance.Enable())
-	p.see(fmt.Sprintf("%d objects · live", objects))
-	for b.Loop() {
-		before, began := p.spent(), time.Now()
-		tick := time.NewTicker(time.Second / 200)
-		for i := range 200 * seconds {
-			<-tick.C
-			go func() {
-				r, _ := http.NewRequest("PATCH", fmt.Sprintf("%s/api/v1/namespaces/default/configmaps/c%06d", s.url, i%objects), strings.NewReader(fmt.Sprintf(`{"data":{"k%d":"v"}}`, i/objects%50)))
-				r.Header.Set("Content-Type", "application/merge-patch+json")
-				if res, err := http.DefaultClient.Do(r); err == nil {
-					res.Body.Close()
-				}
-			}()
-		}
-		tick.Stop()
-		after, took := p.spent(), time.Since(began)
-		share := func(d time.Duration) float64 { return 100 * float64(d) / float64(took) }
+	var before spent
+	if tab != nil {
+		before = tab.spent()
+	}
+	used, began := processorTime(b, p.cmd.Process.Pid), time.Now()
+	tick := time.NewTicker(time.Second / 200)
+	defer tick.Stop()
+	for i := range 200 * seconds {
+		<-tick.C
+		go func() {
+			r, _ := http.NewRequest("PATCH", fmt.Sprintf("%s/api/v1/namespaces/default/configmaps/c%06d", p.url, i%updated), strings.NewReader(fmt.Sprintf(`{"data":{"k%d":"v"}}`, i/updated%50)))
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+			if res, err := http.DefaultClient.Do(r); err == nil {
+				res.Body.Close()
+			}
+		}()
+	}
+	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(time.Since(began)) }
+	b.ReportMetric(share(processorTime(b, p.cmd.Process.Pid)-used), "%server")
+	if tab != nil {
+		after := tab.spent()
 		b.ReportMetric(share(after.script+after.layout-before.script-before.layout), "%script+layout")
 		b.ReportMetric(share(after.all-before.all), "%all")
 	}
