@@ -82,8 +82,8 @@ func stillServed(parts []Part) bool {
 func watchMerged(ctx context.Context, parts []Part, start cacher.Start) (*cacher.Merged, watchstream.Options, error) {
 	first := parts[0]
 	if at := first.Query.Get("resourceVersion"); at != "" {
-		if _, err := strconv.ParseInt(at, 10, 64); err != nil {
-			return nil, watchstream.Options{}, registry.BadRequest("the parameter resourceVersion must be a version that an object, a list or an event has, and is %q", clip.Text(at))
+		if rev, err := strconv.ParseInt(at, 10, 64); err != nil || rev <= 0 {
+			return nil, watchstream.Options{}, registry.BadRequest("the parameter resourceVersion must be a version that an object, a list or an event has, and is %q: leave it out, or ask for initialEvents=true", clip.Text(at))
 		}
 	}
 	opts, err := first.parseWatchOptions(first.Query)
