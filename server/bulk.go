@@ -28,6 +28,7 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
 		return err
 	}
+	w.leaveSeat() // each object's request takes its own
 	place, err := h.capacity.lists.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
 	if err != nil {
 		return err
@@ -41,7 +42,6 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.leaveSeat() // each object's request takes its own
 	w.held.raw.Leave()
 	// The answer begins before the first object is written, so that nothing refuses it afterwards.
 	answer, err := wire.NewLongAnswer(w, h.port.StreamTimeout)

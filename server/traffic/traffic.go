@@ -33,6 +33,10 @@ type Log struct {
 	last     []float64 // of the counts, at the time at; Run's own
 	at       time.Time
 
+	looking sync.Mutex // held while the replicas' names are asked for; guards the following
+	looked  time.Time  // when they were
+	names   []Replica
+
 	mu     sync.Mutex // guards the following
 	times  []int64
 	points [][]float64 // by series
@@ -106,7 +110,7 @@ func add[T any](all []T, v T) []T {
 	return append(all, v)
 }
 
-// Page returns a copy of the points, and the replicas of this moment.
+// Page returns a copy of the points, and the replicas as of an Interval ago at most.
 func (l *Log) Page(ctx context.Context) Page {
 	replicas := l.replicasNow(ctx)
 	l.mu.Lock()
@@ -118,9 +122,20 @@ func (l *Log) Page(ctx context.Context) Page {
 	return p
 }
 
-// replicasNow returns Page.Replicas.
+// replicasNow returns Page.Replicas. However many ask, the store is asked once in an Interval.
 func (l *Log) replicasNow(ctx context.Context) []Replica {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if !l.looked.IsZero() && time.Since(l.looked) < Interval {
+		return l.names
+	}
+	l.names, l.looked = l.askReplicas(ctx), time.Now()
+	return l.names
+}
+
+// askReplicas asks for the names of the replicas.
+func (l *Log) askReplicas(ctx context.Context) []Replica {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // others get the answer, too
 	defer cancel()
 	names, err := l.replicas(ctx)
 	if names == nil && err == nil {

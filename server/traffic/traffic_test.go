@@ -53,14 +53,19 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestReplicas: a page has the replicas of its moment, of which the first one acts, and an empty list while it isn't known which there are.
+// TestReplicas: a page has the replicas as of an interval ago at most, of which the first one acts, and an empty list while it isn't known which there are.
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		names := func(context.Context) ([]string, error) { return []string{"b:1", "a:1"}, nil }
+		asked := 0
+		names := func(context.Context) ([]string, error) { asked++; return []string{"b:1", "a:1"}, nil }
 		l := traffic.New(nil, func(ctx context.Context) ([]string, error) { return names(ctx) })
 		if got, want := l.Page(t.Context()).Replicas, []traffic.Replica{{Name: "b:1", Acts: true}, {Name: "a:1"}}; !slices.Equal(got, want) {
 			t.Errorf("the replicas are %v, want %v", got, want)
 		}
+		if l.Page(t.Context()); asked != 1 {
+			t.Errorf("the store was asked %d times at once", asked)
+		}
+		time.Sleep(traffic.Interval)
 		names = func(ctx context.Context) ([]string, error) { <-ctx.Done(); return nil, ctx.Err() }
 		if got := l.Page(t.Context()).Replicas; got == nil || len(got) > 0 {
 			t.Errorf("the replicas are %v while nobody knows them", got)

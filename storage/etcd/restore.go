@@ -65,7 +65,7 @@ func Restore(ctx context.Context, file, dir string, log *slog.Logger) (SnapshotS
 		err = d.endRestore()
 	}
 	if err != nil {
-		return SnapshotStatus{}, fmt.Errorf("restore %s into %s: %w; remove %s before you try again", file, dir, err, d.file(restoring))
+		return SnapshotStatus{}, fmt.Errorf("restore %s into %s: %w; remove what the directory has before you try again", file, dir, err)
 	}
 	return st, nil
 }

@@ -124,3 +124,32 @@ func TestCloseDuringRewrite(t *testing.T) {
 		t.Error("the database wasn't written anew")
 	}
 }
+
+// TestRewriteBesideSnapshot: the database isn't written anew while a snapshot is read, for which etcd and all writes would wait, and there's no
+// snapshot while it is.
+func TestRewriteBesideSnapshot(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true})
+	s.haltKeeper()
+	rewritten := 0
+	s.keeper.database.defrag = func() error {
+		rewritten++
+		if _, err := s.Snapshot(); !errors.Is(err, ErrRewriting) {
+			t.Errorf("a snapshot meanwhile: %v", err)
+		}
+		return nil
+	}
+	snapshot, err := s.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.keeper.database.rewrite(); err != nil || rewritten != 0 {
+		t.Errorf("beside a snapshot it's written anew %d times: %v", rewritten, err)
+	}
+	if err := snapshot.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.keeper.database.rewrite(); err != nil || rewritten != 1 {
+		t.Errorf("after the snapshot it's written anew %d times: %v", rewritten, err)
+	}
+}
