@@ -28,7 +28,7 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
 		return err
 	}
-	w.leaveSeat() // each object's request takes its own
+	w.leaveSeat() // what waits for its place needs none, and each object takes its own
 	place, err := h.capacity.lists.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
 	if err != nil {
 		return err
