@@ -92,6 +92,7 @@ var floors = []floor{
 	{"admission", []string{"audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/..."}},
 	{"aggregator", []string{"fair", "internal/connections", "internal/private", "registry", "registry/reads", "registry/writes", "registry/clip", "registry/hookclient", "storage", "storage/kube"}},
 	{"server/wire", []string{"watchstream"}},
+	{"server/status", []string{"registry", "registry/clip"}},
 	{"server/guard", []string{"registry", "registry/clip", "server/wire"}},
 	{"server/flowcontrol", []string{"access", "fair", "registry", "server/wire", "storage", "storage/kube"}},
 	{"server/inflight", nil},
@@ -107,7 +108,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/bulk", "server/resets", "server/negotiation", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/bulk", "server/resets", "server/negotiation", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},

@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 )
 
 func TestAcceptsGzip(t *testing.T) {
@@ -130,7 +131,7 @@ func TestLargeAnswersEnd(t *testing.T) {
 
 // TestAnswerFails: what goes wrong before the first byte is a Status, and after it cuts the answer off.
 func TestAnswerFails(t *testing.T) {
-	cause := statusError(http.StatusGone, "Expired", "too old")
+	cause := status.Error(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
 		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: &capacity{large: bound{Level: fair.NewLevel(fair.Limits{Most: 1})}, inflight: inflight.New()}}

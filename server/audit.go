@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 )
 
 // beginAudit notes for the audit log that a user asks for something. It comes when it's known who asks, and
@@ -87,7 +88,7 @@ func (w *response) auditStatus(s metav1.Status) {
 	}
 	w.audit.Status(s)
 	if w.audit.WantsResponse() {
-		w.audit.Response(encodeStatus(s))
+		w.audit.Response(status.JSON(s))
 	}
 }
 

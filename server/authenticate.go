@@ -17,6 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -110,7 +111,7 @@ func unauthorized(w *response, r *http.Request) error {
 		// stranger sends next takes another handshake, as with kube-apiserver.
 		w.Header().Set("Connection", "close")
 	}
-	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
+	return status.Error(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 }
 
 // bearerToken returns the token that a request carries, "" if it has none. known is false if the request has a credential

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
@@ -28,7 +29,7 @@ const (
 // serveBackup answers GET /apiserver-lite/v1/snapshot. A client that takes nothing for the time that a watch's may is cut off.
 func (h *handler) serveBackup(w *response, r *http.Request) error {
 	if h.besides.store == nil {
-		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "this server's store is an etcd elsewhere: take that etcd's own snapshot")
+		return status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, "this server's store is an etcd elsewhere: take that etcd's own snapshot")
 	}
 	place, err := h.capacity.backups.enter(r.Context(), h.flowOf(r), 1, 0)
 	if err != nil {
@@ -37,7 +38,7 @@ func (h *handler) serveBackup(w *response, r *http.Request) error {
 	defer place.Leave()
 	snapshot, err := h.besides.store.Snapshot()
 	if errors.Is(err, etcd.ErrRewriting) {
-		return unavailable("snapshots", err.Error())
+		return status.Unavailable("snapshots", err.Error())
 	}
 	if err != nil {
 		return err

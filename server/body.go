@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 )
 
 const (
@@ -76,7 +77,7 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 			return body{}, w.endpoint.Unrecognized(data, err)
 		}
 		if b.warnings, err = markup.DuplicateFields(duplicates, fieldValidation); err != nil {
-			return body{}, w.endpoint.Repeated(w.subresource, b.data, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+			return body{}, w.endpoint.Repeated(w.subresource, b.data, status.BadRequest(err.Error()))
 		}
 	}
 	return b, w.checkBody(r, b.data)
@@ -112,10 +113,10 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 	if media == mediaApply && !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		duplicates, err := b.fromYAML()
 		if err != nil {
-			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "error encoding patch: "+err.Error())
+			return body{}, status.BadRequest("error encoding patch: " + err.Error())
 		}
 		if b.warnings, err = markup.DuplicateFields(duplicates, fieldValidation); err != nil {
-			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+			return body{}, status.BadRequest(err.Error())
 		}
 	}
 	return b, w.checkBody(r, b.data)
@@ -131,7 +132,7 @@ func (b *body) fromYAML() (duplicates []string, err error) {
 // bodies: a few bytes could become any number.
 func contentType(r *http.Request) (string, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return "", statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		return "", status.Error(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the content encoding "+guard.Quote(coding)+" is not supported: send the body as it is")
 	}
 	header := r.Header.Get("Content-Type")
@@ -143,7 +144,7 @@ func contentType(r *http.Request) (string, error) {
 }
 
 func unsupportedType() error {
-	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+	return status.Error(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		"the body of the request was in an unknown format - accepted media types include: "+negotiation.ObjectMedia)
 }
 
@@ -153,7 +154,7 @@ func readError(err error) error {
 	if errors.As(err, &tooLarge) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body did not arrive whole: "+err.Error())
+	return status.BadRequest("the body did not arrive whole: " + err.Error())
 }
 
 // readAll reads at most maxBody bytes, and nothing of a body that announces more. What was read before the request got its

@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -99,7 +100,7 @@ func (h *handler) serveItem(of *response, rw http.ResponseWriter, r *http.Reques
 	h.whole(w, r, func(w *response, r *http.Request) {
 		let, err := h.letItemIn(of, w, r)
 		if err == nil && h.aggregator.Route(r.URL.Path) != nil {
-			err = statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "another server has this kind, and takes it at its own path")
+			err = status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, "another server has this kind, and takes it at its own path")
 		}
 		if err != nil {
 			w.fail(r, err)

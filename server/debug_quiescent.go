@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -76,7 +77,7 @@ func quiescentOptions(query url.Values) (rev storage.Revision, timeout time.Dura
 			bad = true
 		}
 		if bad {
-			return 0, 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("%s=%s can't be used: "+
+			return 0, 0, status.BadRequest(fmt.Sprintf("%s=%s can't be used: "+
 				"the parameters are resourceVersion, which some write was answered, and timeout, as 30s, of at most %v, each once",
 				clip.Text(name), clip.Text(text), maxQuiescentTimeout))
 		}
@@ -86,7 +87,7 @@ func quiescentOptions(query url.Values) (rev storage.Revision, timeout time.Dura
 
 // errPending says what is left to do.
 func errPending(report controllers.Report, timeout time.Duration) error {
-	err := statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the controllers have something left to do after %v", timeout))
+	err := status.Error(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the controllers have something left to do after %v", timeout))
 	err.ErrStatus.Details = &metav1.StatusDetails{}
 	for _, p := range report.Pending {
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: causePending, Message: p.Cause, Field: p.Object.String()})

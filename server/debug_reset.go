@@ -11,6 +11,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 )
 
 // Tests take an ephemeral server back to how it started with POST /debug/reset, or to a state that they named before with
@@ -66,13 +67,13 @@ func (h *handler) serveSnapshot(w *response, r *http.Request) error {
 func (h *handler) checkReset(w *response, r *http.Request, parameter string) error {
 	switch {
 	case h.besides.snapshots == nil:
-		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "only a server with --ephemeral can be reset")
+		return status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, "only a server with --ephemeral can be reset")
 	case r.Method != http.MethodPost:
 		return methodNotAllowed(w, http.MethodPost, "only POST is served here")
 	}
 	for name := range w.query {
 		if name != parameter {
-			return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+			return status.BadRequest(
 				fmt.Sprintf("there is no parameter %s here, only %s", guard.Quote(name), parameter))
 		}
 	}
@@ -80,7 +81,7 @@ func (h *handler) checkReset(w *response, r *http.Request, parameter string) err
 	case err != nil:
 		return err
 	case len(sent) > 0:
-		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "this takes no body: what it is to do is said in the query, as "+parameter+"=NAME")
+		return status.BadRequest("this takes no body: what it is to do is said in the query, as " + parameter + "=NAME")
 	}
 	return nil
 }

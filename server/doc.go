@@ -83,7 +83,7 @@
 //     its place to others meanwhile; 256 may (maxStalled).
 //   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText). Of those above 64 KiB of JSON
 //     (largeYAML) one is made at a time; others wait as large answers do.
-//   - A Status: 64 KiB of message (maxMessage), registry.MaxCauses causes of 4 KiB (maxCauseMessage).
+//   - A Status: 64 KiB of message (status.MaxMessage), registry.MaxCauses causes of 4 KiB (maxCauseMessage).
 //   - Documents of discovery and OpenAPI have their bounds in package discovery.
 //   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources) besides those with open watches.
 //

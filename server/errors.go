@@ -14,49 +14,13 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
-// What a Status may hold, so that an error is never large: 64 KiB of message, and
-// registry.MaxCauses causes of 4 KiB.
-const (
-	maxMessage      = 64 << 10
-	maxCauseMessage = 4 << 10 // if all causes together are more than a message
-)
-
-// statusError returns an error that becomes a Status of this code, reason and message.
-func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
-	return registry.Refusal(code, reason, message)
-}
-
-// retryAfter is when a client that is refused may come back, in seconds. It's the least that the header can say.
-const retryAfter = 1
-
-// refusal is an error that asks the client to come back after retryAfter. It counts under a name.
-type refusal struct {
-	*apierrors.StatusError
-	name string
-}
-
-// tooMany refuses what would be more than a bound.
-func tooMany(name, message string) error {
-	return refuse(name, statusError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message))
-}
-
-// unavailable refuses what isn't served at the moment.
-func unavailable(name, message string) error {
-	return refuse(name, statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, message))
-}
-
-func refuse(name string, err *apierrors.StatusError) error {
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
-	return &refusal{err, name}
-}
-
 // errUnknownPath is what kube-apiserver says about paths that it doesn't serve: registry.ErrNotServed without its empty details.
-var errUnknownPath = statusError(http.StatusNotFound, metav1.StatusReasonNotFound, registry.ErrNotServed.Error())
+var errUnknownPath = status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, registry.ErrNotServed.Error())
 
 // noPage answers as kube-apiserver does at a path that leads to nothing of the API, such as a group that isn't served.
 func noPage(w *response) error {
@@ -68,7 +32,7 @@ func noPage(w *response) error {
 // error becomes "internal error", with the cause in the log. An answer that has begun is cut off instead, so that the
 // client doesn't take it for whole.
 func (w *response) fail(r *http.Request, err error) {
-	var refused *refusal
+	var refused *status.Refusal
 	switch {
 	case errors.Is(err, wire.ErrGone):
 		w.end.cutOff = true
@@ -79,7 +43,7 @@ func (w *response) fail(r *http.Request, err error) {
 		w.answerEnded(r)
 	default:
 		if errors.As(err, &refused) {
-			w.end.refused = refused.name
+			w.end.refused = refused.Name
 		}
 		w.answerStatus(r, w.statusOf(r, err))
 	}
@@ -114,41 +78,20 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	media, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.Message)
 	if err != nil { // as of who wants a Table: indented, which is also the form of the 406 itself
 		vary(w.Header(), "Accept, Accept-Encoding")
-		if err := w.writeIndented(r, int(answer.Code), encodeStatus(answer)); err != nil {
+		if err := w.writeIndented(r, int(answer.Code), status.JSON(answer)); err != nil {
 			w.fail(r, err)
 		}
 		return
 	}
 	var body []byte
 	if media == negotiation.Protobuf {
-		body = kubeproto.AppendStatus(nil, statusMessage(answer))
+		body = kubeproto.AppendStatus(nil, status.Message(answer))
 	} else {
-		body = encodeStatus(answer)
+		body = status.JSON(answer)
 	}
 	if err := w.writeObject(r, int(answer.Code), media, body); err != nil {
 		w.fail(r, err)
 	}
-}
-
-// encodeStatus is what a client gets of a Status, as JSON.
-func encodeStatus(status metav1.Status) []byte {
-	clipStatus(&status)
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	body, err := json.Marshal(status)
-	if err != nil {
-		panic(err) // metav1.Status always marshals
-	}
-	return body
-}
-
-// statusMessage is what a client gets of a Status, as a message of protobuf.
-func statusMessage(status metav1.Status) []byte {
-	clipStatus(&status)
-	message, err := status.Marshal()
-	if err != nil {
-		panic(err) // metav1.Status always marshals
-	}
-	return message
 }
 
 // statusOf returns the Status that an error becomes. A Status 500 that says internal error is logged, too: what failed is in
@@ -163,15 +106,15 @@ func (w *response) statusOf(r *http.Request, err error) metav1.Status {
 		}
 		return known.Status()
 	case errors.As(err, &tooLarge):
-		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+		return status.Error(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			"the body is larger than "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes").ErrStatus
 	case errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded):
-		return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the body did not arrive in time").ErrStatus
+		return status.Error(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the body did not arrive in time").ErrStatus
 	case errors.Is(err, context.DeadlineExceeded):
-		return statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+		return status.Error(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
 			"the request was not done in time; if it was a write, it may or may not have happened").ErrStatus
 	case errors.Is(err, context.Canceled): // the client is gone, or we are about to be
-		return statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the request was cancelled").ErrStatus
+		return status.Error(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the request was cancelled").ErrStatus
 	}
 	w.internal(r, err)
 	return w.internalStatus()
@@ -179,32 +122,11 @@ func (w *response) statusOf(r *http.Request, err error) metav1.Status {
 
 // internalStatus says nothing about the cause, which is in the log.
 func (w *response) internalStatus() metav1.Status {
-	return statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+	return status.Error(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 		"internal error; the server's log has the cause under the id "+w.auditID).ErrStatus
 }
 
 // internal logs what isn't the client's business.
 func (w *response) internal(r *http.Request, err error) {
 	w.log.ErrorContext(r.Context(), "internal error", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "error", err)
-}
-
-// clipStatus cuts what a Status says to maxMessage and registry.MaxCauses. The Details of the error that it is of stay as they are.
-func clipStatus(s *metav1.Status) {
-	s.Message = clip.To(s.Message, maxMessage)
-	if s.Details == nil || len(s.Details.Causes) == 0 {
-		return
-	}
-	details := *s.Details // the error's own, perhaps shared
-	details.Causes = append([]metav1.StatusCause(nil), details.Causes[:min(len(details.Causes), registry.MaxCauses)]...)
-	said := 0
-	for _, c := range details.Causes {
-		said += len(c.Message) + len(c.Field)
-	}
-	if s.Details = &details; said <= maxMessage {
-		return
-	}
-	for i := range details.Causes {
-		details.Causes[i].Message = clip.To(details.Causes[i].Message, maxCauseMessage)
-		details.Causes[i].Field = clip.To(details.Causes[i].Field, maxCauseMessage)
-	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -210,7 +211,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	case len(r.RequestURI) > maxURI:
-		err = statusError(http.StatusRequestURITooLong, metav1.StatusReasonBadRequest, "the URI is longer than "+strconv.Itoa(maxURI)+" bytes")
+		err = status.Error(http.StatusRequestURITooLong, metav1.StatusReasonBadRequest, "the URI is longer than "+strconv.Itoa(maxURI)+" bytes")
 	default:
 		err = guard.CleanPath(r.URL)
 	}
@@ -258,7 +259,7 @@ func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err er
 	late := time.AfterFunc(limit, func() { end(context.DeadlineExceeded) })
 	defer func() {
 		if late.Stop(); err != nil && context.Cause(ctx) == context.DeadlineExceeded {
-			err = statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "it could not be found out in time who makes the request and whether he may; nothing was done")
+			err = status.Error(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "it could not be found out in time who makes the request and whether he may; nothing was done")
 		}
 	}()
 	r = r.WithContext(ctx)
@@ -332,7 +333,7 @@ func auditID(r *http.Request) string {
 // parseQuery keeps the query, refusing one that doesn't parse.
 func (w *response) parseQuery(r *http.Request) (err error) {
 	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
+		return status.BadRequest("the query doesn't parse: " + err.Error())
 	}
 	if lite := w.query["lite"]; len(lite) > 1 || len(lite) == 1 && lite[0] != "true" && lite[0] != "false" {
 		// What it asks for would be left out otherwise, and a deletion take more than was meant. No client of Kubernetes sends it.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -29,7 +30,7 @@ func TestInternalErrorsAreLogged(t *testing.T) {
 		{"no Status", errors.New("deliberate"), http.StatusInternalServerError, 1},
 		{"a Status", apierrors.NewInternalError(errors.New("deliberate")), http.StatusInternalServerError, 1},
 		{"not found", apierrors.NewNotFound(schema.GroupResource{Resource: "widgets"}, "deliberate"), http.StatusNotFound, 0},
-		{"a full disk", statusError(http.StatusInsufficientStorage, metav1.StatusReasonInternalError, "deliberate"), http.StatusInsufficientStorage, 0},
+		{"a full disk", status.Error(http.StatusInsufficientStorage, metav1.StatusReasonInternalError, "deliberate"), http.StatusInsufficientStorage, 0},
 		{"unavailable", apierrors.NewServiceUnavailable("deliberate"), http.StatusServiceUnavailable, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

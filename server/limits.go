@@ -9,7 +9,6 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
@@ -20,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -115,7 +115,7 @@ type bound struct {
 func (b bound) enter(ctx context.Context, f fair.Flow, seats int, wait time.Duration) (fair.Seat, error) {
 	s, err := b.Enter(ctx, f, seats, wait)
 	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
-		err = tooMany(b.name, b.refusal+", please try again later")
+		err = status.TooMany(b.name, b.refusal+", please try again later")
 	}
 	return s, err
 }
@@ -174,7 +174,7 @@ func (h *handler) refuseSeat(at flowcontrol.Place, err error) error {
 	reason := "cancelled"
 	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
 		reason = err.Error()
-		err = tooMany("requests", "too many requests are under way, please try again later")
+		err = status.TooMany("requests", "too many requests are under way, please try again later")
 	}
 	h.metrics.Rejected.WithLabelValues(at.Name, at.Schema, reason).Inc()
 	return err
@@ -276,14 +276,14 @@ func (h *handler) enterClass(w *response, r *http.Request, class inflight.Class,
 // comeIn counts a request, or says why it can't be served now. Each nil must be followed by inflight.Leave.
 func (h *handler) comeIn(w *response, class inflight.Class) error {
 	if w.lobby {
-		return unavailable("connections", "too many connections are open, please try again later")
+		return status.Unavailable("connections", "too many connections are open, please try again later")
 	}
 	if !h.capacity.inflight.Enter(class) {
-		return unavailable("shutdown", "the server is shutting down")
+		return status.Unavailable("shutdown", "the server is shutting down")
 	}
 	if !h.ready() {
 		h.capacity.inflight.Leave(class)
-		return tooMany("start", "the server is still reading what it stored, please try again")
+		return status.TooMany("start", "the server is still reading what it stored, please try again")
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
 		d, err := time.ParseDuration(asked)
 		switch {
 		case err != nil:
-			return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL - "+clip.Text(err.Error()))
+			return 0, status.BadRequest("invalid timeout specified in the request URL - " + clip.Text(err.Error()))
 		case d > 0 && time.Since(w.begun) >= d:
 			return 0, registry.ErrEnded
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
@@ -56,9 +57,9 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 	err = kv.Wrap("remove the member", name, h.besides.members.RemoveMember(r.Context(), name))
 	switch {
 	case errors.Is(err, etcd.ErrNoMember):
-		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", guard.Quote(clip.Text(name))))
+		return status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", guard.Quote(clip.Text(name))))
 	case errors.Is(err, etcd.ErrNotNow):
-		return statusError(http.StatusConflict, metav1.StatusReasonConflict, clip.Text(err.Error()))
+		return status.Error(http.StatusConflict, metav1.StatusReasonConflict, clip.Text(err.Error()))
 	case err != nil:
 		return h.registry.Failed(err)
 	}
@@ -70,5 +71,5 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 }
 
 func errNoCluster() error {
-	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, etcd.ErrNoCluster.Error())
+	return status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, etcd.ErrNoCluster.Error())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -97,7 +98,7 @@ func (h *handler) mergedTargets(w *response, r *http.Request) (targets []target,
 		}
 		e, err := h.registry.Named(r.Context(), name)
 		if errors.Is(err, registry.ErrNotServed) {
-			return nil, statusError(http.StatusNotFound, "NotFound", "the parameter resource names "+strconv.Quote(clip.Text(name))+", which isn't served: see /apis, and write it as configmaps, widgets.example.com or widgets.v1.example.com")
+			return nil, status.Error(http.StatusNotFound, "NotFound", "the parameter resource names "+strconv.Quote(clip.Text(name))+", which isn't served: see /apis, and write it as configmaps, widgets.example.com or widgets.v1.example.com")
 		}
 		if err != nil {
 			return nil, err

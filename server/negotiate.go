@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 )
 
 // negotiateForm is negotiate for objects of a target, which there are in other forms, too. metadata is how the client
@@ -169,7 +170,7 @@ const (
 )
 
 func errYAMLTooLarge() error {
-	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+	return status.Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		"the answer is too large or too deep for application/yaml: ask for application/json")
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 )
 
@@ -200,5 +201,5 @@ func get(routes chi.Router, pattern string, f http.HandlerFunc) {
 
 func methodNotAllowed(w *response, allow, message string) *apierrors.StatusError {
 	w.Header().Set("Allow", allow)
-	return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
+	return status.Error(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
 }

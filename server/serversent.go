@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -33,7 +34,7 @@ func (w *response) callBack(r *http.Request, answer metav1.Status) bool {
 	}
 	w.Header().Set("Content-Type", string(negotiation.Events))
 	w.WriteHeader(http.StatusOK)
-	w.Write(watchstream.AppendServerSentError(fmt.Appendf(nil, "retry: %d\n", 1000*after), encodeStatus(answer), int(answer.Code))) // an error means that the client is gone
+	w.Write(watchstream.AppendServerSentError(fmt.Appendf(nil, "retry: %d\n", 1000*after), status.JSON(answer), int(answer.Code))) // an error means that the client is gone
 	return true
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -163,7 +164,7 @@ func (h *handler) serveWatchers(w *response, r *http.Request) error {
 // framing is a form in which events are written, and errors among them.
 type framing struct {
 	wire.Framing
-	tell func(dst []byte, status metav1.Status) []byte // appends an ERROR event
+	tell func(dst []byte, why metav1.Status) []byte // appends an ERROR event
 }
 
 // The framings.
@@ -174,8 +175,8 @@ var (
 			Count:    func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
 			Messages: bytes.Lines,
 		},
-		tell: func(dst []byte, status metav1.Status) []byte {
-			return watchstream.AppendError(dst, encodeStatus(status))
+		tell: func(dst []byte, why metav1.Status) []byte {
+			return watchstream.AppendError(dst, status.JSON(why))
 		},
 	}
 	framingServerSent = framing{
@@ -184,15 +185,15 @@ var (
 			Count:    func(p []byte) int { return bytes.Count(p, []byte(watchstream.ServerSentEnd)) },
 			Messages: watchstream.ServerSentEvents,
 		},
-		tell: func(dst []byte, status metav1.Status) []byte {
-			status.Message = watchstream.Advised(status.Message, int(status.Code))
-			return watchstream.AppendServerSentError(dst, encodeStatus(status), int(status.Code))
+		tell: func(dst []byte, why metav1.Status) []byte {
+			why.Message = watchstream.Advised(why.Message, int(why.Code))
+			return watchstream.AppendServerSentError(dst, status.JSON(why), int(why.Code))
 		},
 	}
 	framingProtobuf = framing{
 		Framing: wire.Framing{Media: kubeproto.StreamMedia, Count: kubeproto.CountFrames, Messages: kubeproto.Frames, Binary: true},
-		tell: func(dst []byte, status metav1.Status) []byte {
-			return kubeproto.AppendError(dst, statusMessage(status))
+		tell: func(dst []byte, why metav1.Status) []byte {
+			return kubeproto.AppendError(dst, status.Message(why))
 		},
 	}
 )
