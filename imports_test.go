@@ -34,10 +34,11 @@ var floors = []floor{
 	{"storage/kv", []string{"storage"}},
 	{"storage/embedded", []string{"storage", "storage/kv"}},
 	{"storage/history", []string{"storage"}},
-	{"storage/remote", []string{"storage", "storage/kv", "storage/history", "internal/private"}},
 	{"storage/etcd/check", nil},
+	{"storage/snapshot", []string{"storage", "storage/etcd/check"}},
+	{"storage/remote", []string{"storage", "storage/kv", "storage/history", "storage/snapshot", "internal/private"}},
 	{"internal/loglimit", nil},
-	{"storage/etcd", []string{"storage", "storage/etcd/check", "storage/history", "storage/kv", "internal/loglimit", "internal/private"}},
+	{"storage/etcd", []string{"storage", "storage/etcd/check", "storage/snapshot", "storage/history", "storage/kv", "internal/loglimit", "internal/private"}},
 	{"storage/election", []string{"storage"}},
 	{"storage/kube", []string{"internal/jsonscan", "selectors", "watchstream", "kubeproto", "storage"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "storage", "storage/kube"}},
@@ -98,6 +99,7 @@ var floors = []floor{
 	{"server/inflight", nil},
 	{"server/traffic", nil},
 	{"server/resets", []string{"registry"}},
+	{"server/backups", []string{"internal/private", "storage/snapshot"}},
 	{"server/bulk", []string{"registry", "registry/clip", "registry/object"}},
 	{"server/negotiation", []string{"kubeproto", "watchstream"}},
 	{"server/watches", []string{"access", "fair", "registry/clip", "server/wire", "storage/cacher", "watchstream"}},
@@ -108,7 +110,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/bulk", "server/resets", "server/negotiation", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/backups", "server/bulk", "server/resets", "server/negotiation", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
@@ -124,7 +126,7 @@ var floors = []floor{
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
-	{"backup", []string{"internal/exit", "client", "client/cli", "storage/etcd"}},
+	{"backup", []string{"internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
 	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup"}}, // main
 }
 

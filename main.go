@@ -322,6 +322,8 @@ func flagGroups(f *flags) []flagGroup {
 	set.BoolVar(&s.Data.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
 	set.DurationVar(&s.Data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 
+	s.Data.Backups.AddFlags(group("Backups"))
+
 	set = group("What it serves and does")
 	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")

@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 // Name is the command's.
@@ -140,7 +141,7 @@ func (c *command) run(ctx context.Context, p cli.Process) (said string, err erro
 		st, err := etcd.Restore(ctx, c.file, c.dir, log)
 		return fmt.Sprintf("restored %s into %s: %s. Start the server with --data-dir %s", c.file, c.dir, text(st), c.dir), err
 	}
-	st, err := etcd.ReadSnapshot(c.file)
+	st, err := snapshot.Read(ctx, c.file)
 	if err != nil || c.output == "" {
 		return c.file + ": " + text(st), err
 	}
@@ -148,7 +149,7 @@ func (c *command) run(ctx context.Context, p cli.Process) (said string, err erro
 	return string(page), err
 }
 
-func text(st etcd.SnapshotStatus) string {
+func text(st snapshot.Status) string {
 	return fmt.Sprintf("%d objects of revision %d, %d bytes", st.Objects, st.Revision, st.Bytes)
 }
 
@@ -167,14 +168,14 @@ func (c cutting) Read(p []byte) (int, error) {
 }
 
 // save writes a snapshot beside the file, and gives it the file's name when it's whole.
-func (c *command) save(ctx context.Context, p cli.Process, log *slog.Logger) (st etcd.SnapshotStatus, err error) {
+func (c *command) save(ctx context.Context, p cli.Process, log *slog.Logger) (st snapshot.Status, err error) {
 	write, done, err := c.source(ctx, p, log)
 	if err != nil {
 		return st, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	for attempt := 1; ; attempt++ {
-		st, err := c.attempt(write)
+		st, err := c.attempt(ctx, write)
 		var refused *client.StatusError
 		again := errors.Is(err, errCut) || attempt > 1 && !errors.As(err, &refused) // which comes back, perhaps
 		if err == nil || !again || attempt == attempts {
@@ -190,26 +191,12 @@ func (c *command) save(ctx context.Context, p cli.Process, log *slog.Logger) (st
 }
 
 // attempt writes a snapshot into a file of its own, which others neither see nor have, and checks it. Then it gets its name.
-func (c *command) attempt(write func(io.Writer) error) (st etcd.SnapshotStatus, err error) {
-	f, err := os.CreateTemp(filepath.Dir(c.file), filepath.Base(c.file)+".*.part")
-	if err != nil {
-		return st, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return st, err
-	}
-	if st, err = etcd.ReadSnapshot(f.Name()); err != nil {
-		return st, err
-	}
-	return st, commit(f.Name(), c.file)
+func (c *command) attempt(ctx context.Context, write func(io.Writer) error) (st snapshot.Status, err error) {
+	err = snapshot.Save(c.file, write, func(part string) (err error) {
+		st, err = snapshot.Read(ctx, part)
+		return err
+	})
+	return st, err
 }
 
 // source returns what writes a snapshot of what the flags name, and what ends that.
@@ -245,24 +232,12 @@ func (c *command) directory(ctx context.Context, log *slog.Logger) (write func(i
 		return nil, nil, err
 	}
 	return func(f io.Writer) error {
-		content, err := store.Snapshot()
+		content, err := store.Snapshot(ctx)
 		if err != nil {
 			return err
 		}
 		defer content.Close()
-		_, err = content.WriteTo(f)
+		_, err = content.WriteTo(snapshot.Until(ctx, f))
 		return err
 	}, store.Close, nil
-}
-
-// commit gives a file its name.
-func commit(part, name string) error {
-	if err := os.Rename(part, name); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

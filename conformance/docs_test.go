@@ -34,6 +34,7 @@ var blocks = []struct {
 	{page: "client", begins: "export GOCACHE", not: "it builds the standard library anew"},
 	{page: "client", begins: "make build peer", not: "it builds kube-apiserver, and measures for minutes"},
 	{page: "operations", begins: "apiserver-lite snapshot", server: "apiserver-lite --data-dir data", want: "restored backup.db into restored: "},
+	{page: "operations", begins: "apiserver-lite --data-dir data", want: "listening on"},
 	{page: "operations", begins: "apiserver-lite migrate", not: "it needs an etcd; e2e migrates"},
 	{page: "operations", begins: "apiserver-lite --data-dir one", not: "it needs six ports; e2e starts members in the same way"},
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 const backupPath = "/apiserver-lite/v1/snapshot"
@@ -30,7 +30,7 @@ func TestBackup(t *testing.T) {
 	if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := etcd.ReadSnapshot(path); err != nil || st.Objects < 2 {
+	if st, err := snapshot.Read(t.Context(), path); err != nil || st.Objects < 2 {
 		t.Errorf("it holds %+v, %v", st, err)
 	}
 	if !bytes.Contains([]byte(body), []byte(`"name":"a"`)) {

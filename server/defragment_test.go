@@ -34,7 +34,7 @@ func TestAnswersBesideDatabase(t *testing.T) {
 	}{
 		{"alone, beside writers", false, defragment},
 		{"a member", true, defragment},
-		{"a snapshot is read", false, snapshot},
+		{"a snapshot is read", false, readSlowly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := servertest.New(t, func(s *server.Server) {
@@ -100,8 +100,8 @@ func defragment(t *testing.T, s *servertest.Server, answers func() bool) {
 	}
 }
 
-// snapshot has a snapshot of the database open until some rounds of answers have ended.
-func snapshot(t *testing.T, s *servertest.Server, answers func() bool) {
+// readSlowly has a snapshot of the database open until some rounds of answers have ended.
+func readSlowly(t *testing.T, s *servertest.Server, answers func() bool) {
 	open := server.Database(s.Server).Snapshot()
 	reader, writer := io.Pipe()
 	var sent sync.WaitGroup

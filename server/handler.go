@@ -34,6 +34,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -61,8 +62,8 @@ type handler struct {
 type besides struct {
 	console   bool // the console is served
 	snapshots *resets.Snapshots
-	store     *etcd.Server // nil if it's elsewhere
-	members   *etcd.Server // nil unless the store has several
+	backup    snapshot.Open // of snapshots of the store
+	members   *etcd.Server  // nil unless the store has several
 }
 
 // gate is what a request passes before its route.

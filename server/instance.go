@@ -27,6 +27,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
+	"github.com/apiserver-lite/apiserver-lite/server/backups"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
@@ -37,6 +38,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -92,6 +94,8 @@ type backing struct {
 	etcd     *etcd.Server     // nil if the store is elsewhere
 	borrowed *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
 	remote   *remote.Store    // nil unless the store is elsewhere
+	backup   snapshot.Open    // of snapshots of the store
+	backups  *backups.Backups // nil: none are taken on schedule
 	client   *clientv3.Client // of the store; nil: no other process uses it
 	dataDir  string           // "" if nothing is kept on this machine
 }
@@ -168,6 +172,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	if err := in.openStore(ctx, s); err != nil {
+		return nil, err
+	}
+	if in.backing.backups, err = backups.Open(s.Data.Backups, in.backing.backup, in.log); err != nil {
 		return nil, err
 	}
 	// Now that the port and the data directory are ours, these are of a run that was killed, and of no other that runs.
@@ -299,6 +306,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	}
 	in.loops.background.Go(func() { in.sweeper.Run(background) })
 	in.loops.background.Go(func() { handler.traffic.Run(background) })
+	in.loops.background.Go(func() { in.backing.backups.Run(background) })
 	if rules := in.ownRules(s); rules != nil {
 		in.loops.background.Go(func() { in.bootstrap(background, rules) })
 	}
@@ -422,7 +430,7 @@ func (in *instance) closeAll() error {
 	in.aggregator.Close()
 	in.rights.access.Close()
 	in.loops.waitingFor.Store("the audit log")
-	errs = append(errs, in.audit.Close())
+	errs = append(errs, in.audit.Close(), in.backing.backups.Close())
 	if in.backing.store != nil {
 		in.loops.waitingFor.Store("the store")
 		in.backing.store.Close()

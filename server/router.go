@@ -41,7 +41,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		ready:     in.ready.Load, checks: in.checks(),
 		quiescent: in.controllers.Quiescent,
-		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.snapshots, store: in.backing.etcd},
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.snapshots, backup: in.backing.backup},
 
 		aggregator: in.aggregator,
 	}
@@ -79,7 +79,7 @@ func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.G
 		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
 		Replica: in.replica, Audit: in.audit, Large: h.capacity.large.Level,
 	}.Register(own)
-	own.MustRegister(in.admission.Collectors()...)
+	own.MustRegister(append(in.admission.Collectors(), in.backing.backups.Collectors()...)...)
 	h.discovery.Collect(own)
 	h.watches.Collect(own)
 	in.port.Collect(own)

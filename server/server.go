@@ -23,6 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server/backups"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -160,6 +161,9 @@ type Data struct {
 
 	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
 	History time.Duration
+
+	// Backups says whether the server takes snapshots of itself on schedule. By default it doesn't.
+	Backups backups.Options
 }
 
 // API says what a Server serves, and what it does by itself.
@@ -385,7 +389,7 @@ func (s *Server) validate() error {
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	for _, validate := range []func() error{s.TLS.Validate, s.validateEtcd, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+	for _, validate := range []func() error{s.TLS.Validate, s.validateEtcd, s.Data.Backups.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}

@@ -5,16 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 // sharedEtcd is the etcd of another Server, for tests, and a client of it, which is the Server's own.
@@ -67,6 +71,7 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	if err != nil {
 		return err
 	}
+	in.backing.backup = in.backing.etcd.Snapshot
 	in.backing.etcd.SetCompacted(store.NoteCompacted)
 	store.ReadIndex = in.backing.etcd.ReadIndex()
 	if s.Data.Ephemeral {
@@ -97,6 +102,9 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	options.Log = in.log
 	if in.backing.remote, err = remote.Open(ctx, options); err != nil {
 		return err
+	}
+	in.backing.backup = func(context.Context) (*snapshot.Snapshot, error) {
+		return nil, status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, "this server's store is an etcd elsewhere: take that etcd's own snapshot")
 	}
 	in.backing.dataDir, in.backing.store, in.backing.client = s.Data.Dir, in.backing.remote, in.backing.remote.Client()
 	if s.Data.Dir == "" {

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 // database is the one in which etcd keeps everything. etcd has locks of its own around it, and holds them during a whole
@@ -65,6 +68,20 @@ func (d *database) open() (content backend.Snapshot) {
 		}
 	}()
 	return d.local.Backend().Snapshot()
+}
+
+// Snapshot opens a snapshot of what is stored now, with its history, which must be closed. The pages that it reads aren't used again before
+// that: the database may grow by as much. The error is snapshot.ErrRewriting.
+func (s *Server) Snapshot(context.Context) (*snapshot.Snapshot, error) {
+	d := s.keeper.database
+	content := d.open()
+	if content == nil {
+		return nil, snapshot.ErrRewriting
+	}
+	return snapshot.New(content, func() error {
+		defer d.copies.RUnlock()
+		return content.Close()
+	}), nil
 }
 
 // read tells whether a Snapshot is open.

@@ -13,11 +13,12 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	etcdsnapshot "go.etcd.io/etcd/etcdutl/v3/snapshot"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 // RevisionBump is by how much a restore raises the revision at least: more than is written between a snapshot and its restore, at 10,000
@@ -39,24 +40,24 @@ const restoring = "restoring"
 // above all that clients of before have seen, and its history begins there: so they're told that theirs is gone, and never shown another
 // object under an old version. A restore that is interrupted leaves a directory that no server starts on. The error says what is wrong,
 // and with what.
-func Restore(ctx context.Context, file, dir string, log *slog.Logger) (SnapshotStatus, error) {
+func Restore(ctx context.Context, file, dir string, log *slog.Logger) (snapshot.Status, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return SnapshotStatus{}, fmt.Errorf("data directory: %w", err)
+		return snapshot.Status{}, fmt.Errorf("data directory: %w", err)
 	}
 	if err := checkEmpty(dir); err != nil {
-		return SnapshotStatus{}, fmt.Errorf("data directory %s %w", dir, err)
+		return snapshot.Status{}, fmt.Errorf("data directory %s %w", dir, err)
 	}
-	st, err := ReadSnapshot(file)
+	st, err := snapshot.Read(ctx, file)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return SnapshotStatus{}, err
+		return snapshot.Status{}, err
 	}
 	d := &dataDir{path: dir, id: rand.Text()}
 	if err := d.beginRestore(log); err != nil {
-		return SnapshotStatus{}, fmt.Errorf("data directory %s %w", dir, err)
+		return snapshot.Status{}, fmt.Errorf("data directory %s %w", dir, err)
 	}
 	if err = d.makeMember(file, st.Revision, log); err == nil {
 		err = ctx.Err()
@@ -65,7 +66,7 @@ func Restore(ctx context.Context, file, dir string, log *slog.Logger) (SnapshotS
 		err = d.endRestore()
 	}
 	if err != nil {
-		return SnapshotStatus{}, fmt.Errorf("restore %s into %s: %w; remove what the directory has before you try again", file, dir, err)
+		return snapshot.Status{}, fmt.Errorf("restore %s into %s: %w; remove what the directory has before you try again", file, dir, err)
 	}
 	return st, nil
 }
@@ -123,7 +124,7 @@ func (d *dataDir) makeMember(file string, from storage.Revision, log *slog.Logge
 			}
 		}()
 		debug.SetPanicOnFault(true)
-		done <- snapshot.NewV3(newLogger(log, fail, nil)).Restore(snapshot.RestoreConfig{
+		done <- etcdsnapshot.NewV3(newLogger(log, fail, nil)).Restore(etcdsnapshot.RestoreConfig{
 			SnapshotPath: file, Name: cfg.Name, OutputDataDir: d.file(restoring), PeerURLs: []string{peerURL},
 			InitialCluster: cfg.InitialCluster, InitialClusterToken: cfg.InitialClusterToken,
 			RevisionBump: bump(time.Now(), from), MarkCompacted: true,

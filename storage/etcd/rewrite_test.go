@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 // crowded opens a store that has reached its quota, and whose database is worth writing anew. The keeper looks only when
@@ -134,19 +136,19 @@ func TestRewriteBesideSnapshot(t *testing.T) {
 	rewritten := 0
 	s.keeper.database.defrag = func() error {
 		rewritten++
-		if _, err := s.Snapshot(); !errors.Is(err, ErrRewriting) {
+		if _, err := s.Snapshot(t.Context()); !errors.Is(err, snapshot.ErrRewriting) {
 			t.Errorf("a snapshot meanwhile: %v", err)
 		}
 		return nil
 	}
-	snapshot, err := s.Snapshot()
+	content, err := s.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.keeper.database.rewrite(); err != nil || rewritten != 0 {
 		t.Errorf("beside a snapshot it's written anew %d times: %v", rewritten, err)
 	}
-	if err := snapshot.Close(); err != nil {
+	if err := content.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.keeper.database.rewrite(); err != nil || rewritten != 1 {

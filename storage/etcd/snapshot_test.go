@@ -16,19 +16,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
 // save writes a snapshot to a file.
 func save(t *testing.T, s *etcd.Server) (path string) {
 	t.Helper()
-	snapshot, err := s.Snapshot()
+	content, err := s.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	n, err := snapshot.WriteTo(&text)
-	if err := errors.Join(err, snapshot.Close()); err != nil || n != int64(text.Len()) || n != snapshot.Size {
-		t.Fatalf("%d of %d bytes are written, and %d are said to be: %v", text.Len(), snapshot.Size, n, err)
+	n, err := content.WriteTo(&text)
+	if err := errors.Join(err, content.Close()); err != nil || n != int64(text.Len()) || n != content.Size {
+		t.Fatalf("%d of %d bytes are written, and %d are said to be: %v", text.Len(), content.Size, n, err)
 	}
 	return keep(t, text.Bytes())
 }
@@ -58,7 +59,7 @@ func TestSnapshot(t *testing.T) {
 	path := save(t, s)
 	seen := put(t, s, "/registry/core/configmaps/default/a", `{"a":2}`)
 
-	st, err := etcd.ReadSnapshot(path)
+	st, err := snapshot.Read(t.Context(), path)
 	if err != nil || int64(st.Revision) != at || st.Objects != 2 {
 		t.Fatalf("the file has %+v, %v, want two objects and revision %d", st, err, at)
 	}
@@ -190,24 +191,24 @@ func TestSnapshotBesideWrites(t *testing.T) {
 	for i := range 50 {
 		put(t, s, fmt.Sprintf("/registry/core/configmaps/default/%d", i), `{}`)
 	}
-	snapshot, err := s.Snapshot()
+	content, err := s.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader, writer := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := snapshot.WriteTo(writer)
+		_, err := content.WriteTo(writer)
 		done <- errors.Join(err, writer.CloseWithError(err))
 	}()
 	for i := range 50 { // nobody has read a byte
 		put(t, s, fmt.Sprintf("/registry/core/configmaps/default/more-%d", i), strings.Repeat("{}", 1000))
 	}
 	text, err := io.ReadAll(reader)
-	if err := errors.Join(err, <-done, snapshot.Close()); err != nil {
+	if err := errors.Join(err, <-done, content.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := etcd.ReadSnapshot(keep(t, text)); err != nil || st.Objects != 50 {
+	if st, err := snapshot.Read(t.Context(), keep(t, text)); err != nil || st.Objects != 50 {
 		t.Errorf("the snapshot has %+v, %v", st, err)
 	}
 }

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,8 +167,8 @@ func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error
 }
 
 // Database says whether the file of a database is whole: its pages, and the order of its keys. What comes after the pages doesn't count. The
-// error says what is wrong, without the file's name.
-func Database(path string) (err error) {
+// error says what is wrong, without the file's name, or is ctx's.
+func Database(ctx context.Context, path string) (err error) {
 	defer func() {
 		var broken *damage
 		if errors.As(err, &broken) {
@@ -179,8 +181,9 @@ func Database(path string) (err error) {
 		return err
 	}
 	defer unmap()
+	db.ended = ctx.Err
 	_, err = db.walk()
-	return err
+	return cmp.Or(ctx.Err(), err)
 }
 
 // trim gives back what a database file has beyond its pages: bbolt preallocates 16 MiB, and etcd maps

@@ -139,9 +139,10 @@ func parseMeta(page []byte) (dbMeta, error) {
 
 // dbFile is a database file's content.
 type dbFile struct {
-	name string
-	b    []byte // its pages, without what is preallocated after them
-	meta dbMeta
+	name  string
+	b     []byte // its pages, without what is preallocated after them
+	meta  dbMeta
+	ended func() error // why nobody waits for the walk any more; nil: somebody does
 }
 
 // openDB maps a database and reads its meta; unmap ends that. The error is a *damage if there's no whole
@@ -192,7 +193,7 @@ func mapFile(name string) (b []byte, unmap func(), err error) {
 
 // walk checks the tree and returns the index of the last WAL entry that the database has (0 if none).
 func (db *dbFile) walk() (consistentIndex uint64, err error) {
-	w := dbWalk{b: db.b, meta: db.meta, seen: make([]bool, db.meta.pages)}
+	w := dbWalk{b: db.b, meta: db.meta, seen: make([]bool, db.meta.pages), ended: db.ended}
 	if err := w.tree(db.meta.root, keyRange{}, w.rootElement); err != nil {
 		return 0, &damage{db.name, int64(err.page * db.meta.pageSize), err.what}
 	}
@@ -211,6 +212,7 @@ type dbWalk struct {
 	meta            dbMeta
 	seen            []bool // by page
 	consistentIndex uint64
+	ended           func() error // see dbFile
 }
 
 // A visit looks at one element of a leaf.
@@ -230,6 +232,11 @@ func (w *dbWalk) tree(id uint64, within keyRange, fn visit) *pageError {
 
 // page returns a page with the pages that it runs over into.
 func (w *dbWalk) page(id uint64) ([]byte, *pageError) {
+	if w.ended != nil {
+		if err := w.ended(); err != nil {
+			return nil, &pageError{0, err.Error()}
+		}
+	}
 	if id < firstTreePage || id >= w.meta.pages {
 		return nil, &pageError{min(id, w.meta.pages-1), fmt.Sprintf("the tree names page %d of %d", id, w.meta.pages)}
 	}

@@ -1,8 +1,9 @@
-package etcd
+package snapshot
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
@@ -20,54 +20,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
-// ErrRewriting means that there can be no snapshot now, because the database is written anew, or the store is being closed.
-var ErrRewriting = errors.New("the database is being written anew to give space back: try again")
-
-// snapshotPiece is how much of a snapshot is handed on at once, in bytes: many times what bbolt reads at once.
-const snapshotPiece = 256 << 10
-
-// Snapshot is the store's whole content at one revision, with its history, in the form of etcd's own snapshots: the database, and its SHA-256
-// after it. Writes go on beside it. The pages that it reads aren't used again before it's closed: the database may grow by as much.
-type Snapshot struct {
-	Size int64 // how many bytes WriteTo writes
-
-	content backend.Snapshot
-	close   func() error
-}
-
-// Snapshot opens one, which must be closed. The error is ErrRewriting.
-func (s *Server) Snapshot() (*Snapshot, error) {
-	d := s.keeper.database
-	content := d.open()
-	if content == nil {
-		return nil, ErrRewriting
-	}
-	return &Snapshot{content.Size() + sha256.Size, content, func() error {
-		defer d.copies.RUnlock()
-		return content.Close()
-	}}, nil
-}
-
-// WriteTo writes the snapshot, once.
-func (s *Snapshot) WriteTo(to io.Writer) (int64, error) {
-	sum := sha256.New()
-	out := bufio.NewWriterSize(io.MultiWriter(to, sum), snapshotPiece)
-	n, err := s.content.WriteTo(out)
-	if err == nil {
-		err = out.Flush()
-	}
-	if err != nil {
-		return n, err
-	}
-	m, err := to.Write(sum.Sum(nil))
-	return n + int64(m), err
-}
-
-// Close ends the reading.
-func (s *Snapshot) Close() error { return s.close() }
-
-// SnapshotStatus is what a snapshot's file holds.
-type SnapshotStatus struct {
+// Status is what a snapshot's file holds.
+type Status struct {
 	Revision storage.Revision // of the last write
 	Objects  int              // that there are at that revision
 	Bytes    int64            // of the file
@@ -80,20 +34,25 @@ const sector = 512
 // errNoSnapshot begins what is said of other files.
 var errNoSnapshot = errors.New("is no snapshot of this program")
 
-// ReadSnapshot checks a snapshot's file and says what it holds. It reads all of it: the checksum, the database's pages, and each key. The
-// error says what is wrong with the file, whose name is in it.
-func ReadSnapshot(path string) (st SnapshotStatus, err error) {
-	if st, err = sumSnapshot(path); err == nil {
-		err = st.readKeys(path)
+// Read checks a snapshot's file and says what it holds. It reads all of it: the checksum, the database's pages, and each key. The error says
+// what is wrong with the file, whose name is in it, or is ctx's.
+func Read(ctx context.Context, path string) (Status, error) {
+	st, err := Sum(ctx, path)
+	if err == nil {
+		err = st.readKeys(ctx, path)
 	}
-	if err != nil {
-		return SnapshotStatus{}, fmt.Errorf("%s %w", path, err)
+	switch {
+	case ctx.Err() != nil:
+		return Status{}, ctx.Err()
+	case err != nil:
+		return Status{}, fmt.Errorf("%s %w", path, err)
 	}
 	return st, nil
 }
 
-// sumSnapshot compares a file with the checksum at its end.
-func sumSnapshot(path string) (st SnapshotStatus, err error) {
+// Sum compares a file with the checksum at its end, and says how large it is. The error says what is wrong, without the file's name, or is
+// ctx's.
+func Sum(ctx context.Context, path string) (st Status, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return st, fmt.Errorf("can't be read: %w", err)
@@ -109,7 +68,7 @@ func sumSnapshot(path string) (st SnapshotStatus, err error) {
 		return st, fmt.Errorf("%w, or has been cut: it has %d bytes", errNoSnapshot, info.Size())
 	}
 	sum := sha256.New()
-	if _, err := io.CopyN(sum, f, info.Size()-sha256.Size); err != nil {
+	if _, err := io.CopyN(Until(ctx, sum), f, info.Size()-sha256.Size); err != nil {
 		return st, fmt.Errorf("can't be read: %w", err)
 	}
 	if _, err := io.ReadFull(f, st.SHA256[:]); err != nil {
@@ -123,8 +82,8 @@ func sumSnapshot(path string) (st SnapshotStatus, err error) {
 }
 
 // readKeys looks at each page and each key of the database in a file.
-func (st *SnapshotStatus) readKeys(path string) (err error) {
-	if err := check.Database(path); err != nil {
+func (st *Status) readKeys(ctx context.Context, path string) (err error) {
+	if err := check.Database(ctx, path); err != nil {
 		return fmt.Errorf("holds no whole database: %w", err)
 	}
 	db, err := bbolt.Open(path, 0o400, &bbolt.Options{ReadOnly: true})
@@ -138,14 +97,14 @@ func (st *SnapshotStatus) readKeys(path string) (err error) {
 			return fmt.Errorf("%w: it has no keys of etcd's", errNoSnapshot)
 		}
 		there := map[string]bool{}
-		err := keys.ForEach(func(k, v []byte) error { return st.readKey(there, k, v) })
+		err := keys.ForEach(func(k, v []byte) error { return cmp.Or(ctx.Err(), st.readKey(there, k, v)) })
 		st.Objects = len(there)
 		return err
 	})
 }
 
 // readKey notes a write, in the order of revisions. there are the objects as of it.
-func (st *SnapshotStatus) readKey(there map[string]bool, k, v []byte) error {
+func (st *Status) readKey(there map[string]bool, k, v []byte) error {
 	var kv mvccpb.KeyValue
 	if len(k) != revisionBytes && len(k) != revisionBytes+1 || k[8] != '_' || len(k) > revisionBytes && k[revisionBytes] != 't' || k[0]&0x80 != 0 || k[9]&0x80 != 0 {
 		return fmt.Errorf("%w: it has a key without a revision", errNoSnapshot)
