@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/backup"
+	"github.com/apiserver-lite/apiserver-lite/backup/text"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/migrate"
@@ -92,7 +93,7 @@ func TestDocsFlags(t *testing.T) {
 		"docs/testing.md":           asKubernetes,
 		"docs/client.md":            commands,
 		"examples/cluster/local.sh": commands,
-		"docs/operations.md":        slices.Concat(migrate.FlagNames(), backup.FlagNames(), []string{"cert-dir"}),
+		"docs/operations.md":        slices.Concat(migrate.FlagNames(), backup.FlagNames(), text.FlagNames(), []string{"cert-dir"}),
 		"docs/wire.md":              {"service-node-port-range"},
 		"docs/audit.md":             {"audit-webhook-config-file"},
 	}

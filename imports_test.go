@@ -28,6 +28,7 @@ var floors = []floor{
 	{"internal/connections", nil},
 	{"internal/exit", nil},
 	{"audit", []string{"internal/private"}},
+	{"backup/document", nil}, // YAML
 	{"kubeproto", nil},
 	{"fair", nil},
 	{"storage", nil},
@@ -127,7 +128,8 @@ var floors = []floor{
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
 	{"backup", []string{"internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
-	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup"}}, // main
+	{"backup/text", []string{"access", "internal/exit", "client", "client/cli", "backup/document"}},
+	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup", "backup/text"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.

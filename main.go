@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/apiserver-lite/apiserver-lite/backup"
+	"github.com/apiserver-lite/apiserver-lite/backup/text"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
@@ -92,6 +93,11 @@ func (p process) run(args []string) int {
 		ctx, stop := interruptible()
 		defer stop()
 		return backup.Run(ctx, args[1:], p.Process)
+	}
+	if len(args) > 0 && slices.Contains(text.Names, args[0]) {
+		ctx, stop := interruptible()
+		defer stop()
+		return text.Run(ctx, args, p.Process)
 	}
 	var f flags
 	f.parent.pid = p.parent
@@ -376,8 +382,10 @@ func usage(f *flags) string {
        apiserver-lite %s DIR
        apiserver-lite %s --from DIR|--to DIR --etcd-servers URL,...
        apiserver-lite %s save|status|restore FILE
+       apiserver-lite export [KIND...]
+       apiserver-lite import FILE|DIR|-
 
-The commands talk to a server: apiserver-lite watch --help has more. %[2]s fills a directory for KUBEBUILDER_ASSETS. %[3]s moves data into an etcd cluster, or back. %[4]s backs up and restores.
+The commands talk to a server: apiserver-lite watch --help has more. %[2]s fills a directory for KUBEBUILDER_ASSETS. %[3]s moves data into an etcd cluster, or back. %[4]s backs up and restores. export and import do so as YAML.
 
 Each flag is also an environment variable: --data-dir is %[5]sDATA_DIR.
 `, strings.Join(cli.Names, "|"), envtestCommand, migrate.Name, backup.Name, envPrefix)
@@ -389,7 +397,7 @@ Each flag is also an environment variable: --data-dir is %[5]sDATA_DIR.
 
 // commands are the words that may come instead of flags.
 func commands() []string {
-	return append(slices.Clone(cli.Names), envtestCommand, migrate.Name, backup.Name)
+	return slices.Concat(cli.Names, text.Names, []string{envtestCommand, migrate.Name, backup.Name})
 }
 
 func parseLevel(s string) (slog.Level, error) {

@@ -8,6 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // bootstrapText are the rules that every cluster of Kubernetes has, in the form of which the file itself tells.
@@ -104,4 +105,30 @@ func (p *policy) add(o *bootstrapObject) {
 	case "RoleBinding":
 		p.bindings = append(p.bindings, &rbacv1.RoleBinding{ObjectMeta: o.meta, RoleRef: ref, Subjects: o.subjects})
 	}
+}
+
+// OwnRules returns Kubernetes' own rules as a start makes them: roles and bindings with their kind. An export leaves them out where they're
+// unchanged.
+func OwnRules() (all []runtime.Object) {
+	p := bootstrapPolicy()
+	typed := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	for _, o := range p.clusterRoles {
+		o.TypeMeta = typed("ClusterRole")
+		all = append(all, o)
+	}
+	for _, o := range p.roles {
+		o.TypeMeta = typed("Role")
+		all = append(all, o)
+	}
+	for _, o := range p.clusterBindings {
+		o.TypeMeta = typed("ClusterRoleBinding")
+		all = append(all, o)
+	}
+	for _, o := range p.bindings {
+		o.TypeMeta = typed("RoleBinding")
+		all = append(all, o)
+	}
+	return all
 }

@@ -19,6 +19,8 @@ type ResourceInfo struct {
 	ShortNames []string // such as wd
 	Namespaced bool
 	Verbs      []string
+	// Subresources are the parts of objects that have paths of their own, such as status.
+	Subresources []string
 }
 
 // Resources returns the resources of a group's version, such as example.com/v1, without subresources.
@@ -42,12 +44,47 @@ func (c *Client) Resources(ctx context.Context, apiVersion string) ([]ResourceIn
 		return nil, fmt.Errorf("resources of %s: %w", apiVersion, err)
 	}
 	var resources []ResourceInfo
+	subresources := map[string][]string{}
 	for _, r := range list.Resources {
-		if !strings.Contains(r.Name, "/") {
-			resources = append(resources, ResourceInfo{apiVersion, r.Name, r.SingularName, r.Kind, r.ShortNames, r.Namespaced, r.Verbs})
+		if whole, part, is := strings.Cut(r.Name, "/"); is {
+			subresources[whole] = append(subresources[whole], part)
+			continue
 		}
+		resources = append(resources, ResourceInfo{
+			APIVersion: apiVersion, Plural: r.Name, Singular: r.SingularName, Kind: r.Kind, ShortNames: r.ShortNames, Namespaced: r.Namespaced, Verbs: r.Verbs,
+		})
+	}
+	for i := range resources {
+		resources[i].Subresources = subresources[resources[i].Plural]
 	}
 	return resources, nil
+}
+
+// AllResources returns all resources, each once: in the version that its group prefers, or the first in which it is. They're in the server's
+// order.
+func (c *Client) AllResources(ctx context.Context) (all []ResourceInfo, err error) {
+	versions, err := c.versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[[2]string]bool{}
+	for _, apiVersion := range versions {
+		group, _, ok := strings.Cut(apiVersion, "/")
+		if !ok {
+			group = ""
+		}
+		resources, err := c.Resources(ctx, apiVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range resources {
+			if key := [2]string{group, r.Plural}; !seen[key] {
+				seen[key] = true
+				all = append(all, r)
+			}
+		}
+	}
+	return all, nil
 }
 
 // versions returns the group versions that the server has: the core's first, then each group's, its preferred version

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +19,8 @@ const defaultPageSize = 500
 type List[T any] struct {
 	// ResourceVersion is the version that all of the list's objects are of: follow from here.
 	ResourceVersion string
+	// Remaining is how many objects there are besides those of the first page; 0 if the server doesn't say.
+	Remaining int
 
 	from     Collection[T]
 	settings *settings
@@ -29,6 +32,8 @@ type page struct {
 	typed   typeMeta // of items that don't say it
 	version string
 	next    string // token of the next page; empty if this is the last
+	rest    int    // how many follow, if the server says it
+	size    int    // how many the next page should have at most; 0: all
 	items   []byte // a JSON array
 }
 
@@ -38,11 +43,11 @@ func (c Collection[T]) List(ctx context.Context, options ...Option) (*List[T], e
 	if err := s.check(aList); err != nil {
 		return nil, err
 	}
-	first, err := c.page(ctx, s, "")
+	first, err := c.page(ctx, s, s.pageSize, "")
 	if err != nil {
 		return nil, err
 	}
-	return &List[T]{ResourceVersion: first.version, from: c, settings: s, first: first}, nil
+	return &List[T]{ResourceVersion: first.version, Remaining: first.rest, from: c, settings: s, first: first}, nil
 }
 
 // All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's
@@ -93,7 +98,7 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 				return
 			}
 			var err error
-			if p, err = l.from.page(ctx, l.settings, p.next); err != nil {
+			if p, err = l.from.page(ctx, l.settings, p.size, p.next); err != nil {
 				yield(Event[T]{}, err)
 				return
 			}
@@ -104,19 +109,31 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 	}
 }
 
-// page fetches one page: the first, or the one that a token stands for.
-func (c Collection[T]) page(ctx context.Context, s *settings, token string) (page, error) {
+// page fetches one page of size objects at most, or 0 for all: the first, or the one that a token stands for. One that is too large is fetched
+// with fewer objects.
+func (c Collection[T]) page(ctx context.Context, s *settings, size int, token string) (page, error) {
 	for {
-		document, err := c.client.answer(ctx, &request{method: http.MethodGet, path: c.path(c.namespace, "", ""), query: s.page(token)})
+		r := &request{method: http.MethodGet, path: c.path(c.namespace, "", ""), query: s.page(size, token)}
+		if size > 1 {
+			r.most = int64(s.pageBytes)
+		}
+		document, err := c.client.answer(ctx, r)
 		var refusal *StatusError
-		if s.inconsistent && token != "" && errors.Is(err, ErrExpired) && errors.As(err, &refusal) && refusal.continuation != "" && refusal.continuation != token {
+		switch {
+		case s.inconsistent && token != "" && errors.Is(err, ErrExpired) && errors.As(err, &refusal) && refusal.continuation != "" && refusal.continuation != token:
 			token = refusal.continuation
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, errTooLong) && size > 1:
+			size /= 2
+			continue
+		case err != nil:
 			return page{}, err
 		}
-		return readPage(document)
+		p, err := readPage(document)
+		if p.size = size; len(document) < s.pageBytes/4 {
+			p.size = min(2*size, s.pageSize)
+		}
+		return p, err
 	}
 }
 
@@ -133,6 +150,7 @@ func readPage(document []byte) (p page, err error) {
 			p.typed.kind = strings.TrimSuffix(text(value), "List")
 		case "metadata":
 			p.version, p.next = text(member(value, "resourceVersion")), text(member(value, "continue"))
+			p.rest, _ = strconv.Atoi(string(member(value, "remainingItemCount"))) // optional
 		case "items":
 			if p.items != nil { // of two, only the last would be looked at
 				sound = false

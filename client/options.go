@@ -25,6 +25,7 @@ type settings struct {
 	propagation      string
 	grace            *int64
 	pageSize         int
+	pageBytes        int // 0: no bound of its own
 	inconsistent,
 	bookmarks bool
 	firstPause, longestPause time.Duration
@@ -107,11 +108,11 @@ func (s *settings) only(v verb) url.Values {
 	return query
 }
 
-// page returns the query of a page of a list: of the first, or of the one that a token stands for.
-func (s *settings) page(token string) url.Values {
+// page returns the query of a page of a list, with size objects at most or 0 for all: of the first, or of the one that a token stands for.
+func (s *settings) page(size int, token string) url.Values {
 	query := s.only(aList)
-	if s.pageSize > 0 {
-		query.Set("limit", strconv.Itoa(s.pageSize))
+	if size > 0 {
+		query.Set("limit", strconv.Itoa(size))
 	}
 	if token != "" {
 		query.Del("resourceVersion") // the token has it
@@ -208,6 +209,10 @@ func At(version string) Option {
 
 // PageSize is how many objects a list fetches at once. Defaults to 500; 0 fetches all at once.
 func PageSize(n int) Option { return func(s *settings) { s.pageSize = n } }
+
+// PageBytes is how many bytes a page may have: one that has more is asked for again with half as many objects, and later ones may grow
+// again. It bounds what a list keeps in memory where objects are large. One object may have more.
+func PageBytes(n int) Option { return func(s *settings) { s.pageBytes = n } }
 
 // AllowInconsistent lets a list go on when its version expires between two pages: the rest is of a newer version, to which
 // List.ResourceVersion then changes. Without it the list ends with ErrExpired.

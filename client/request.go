@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,11 @@ type request struct {
 	accept       string // defaults to JSON
 	contentType  string // of body
 	body         []byte
+	most         int64 // bytes of the answer; defaults to maxAnswer
 }
+
+// errTooLong is returned for an answer that has more bytes than the request allows.
+var errTooLong = errors.New("the answer is too long")
 
 // answer sends the request and returns the body of the answer.
 func (c *Client) answer(ctx context.Context, r *request) ([]byte, error) {
@@ -48,15 +53,16 @@ func (c *Client) answer(ctx context.Context, r *request) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	var body bytes.Buffer
-	if response.ContentLength > 0 && response.ContentLength < maxAnswer {
+	most := cmp.Or(r.most, maxAnswer)
+	if response.ContentLength > 0 && response.ContentLength < most {
 		body.Grow(int(response.ContentLength) + bytes.MinRead)
 	}
-	n, err := body.ReadFrom(io.LimitReader(response.Body, maxAnswer))
+	n, err := body.ReadFrom(io.LimitReader(response.Body, most))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: read the answer: %w", r.method, r.path, err)
 	}
-	if n == maxAnswer {
-		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, r.path, int64(maxAnswer))
+	if n == most {
+		return nil, fmt.Errorf("%s %s: %w: it has more than %d bytes", r.method, r.path, errTooLong, most)
 	}
 	return body.Bytes(), nil
 }

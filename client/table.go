@@ -45,7 +45,7 @@ func (c Collection[T]) Table(ctx context.Context, name string, progress func(don
 	for token := ""; ; {
 		query := s.only(aGet)
 		if name == "" {
-			query = s.page(token)
+			query = s.page(s.pageSize, token)
 		}
 		body, err := c.client.answer(ctx, &request{
 			method: http.MethodGet, path: c.path(c.namespace, name, ""), query: query, accept: "application/json;as=Table;v=v1;g=meta.k8s.io",

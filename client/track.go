@@ -265,7 +265,7 @@ func (t *tracker[T]) list(ctx context.Context) error {
 			s.query.Set("resourceVersion", t.version)
 			s.query.Set("resourceVersionMatch", matchNotOlderThan)
 		}
-		first, err := t.from.page(ctx, &s, "")
+		first, err := t.from.page(ctx, &s, s.pageSize, "")
 		if err != nil {
 			return err
 		}

@@ -168,7 +168,7 @@ func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []clie
 // did prints a line about an object, and says now and then on a terminal how much is left.
 func (s *session) did(done, of int, collection client.Collection[client.Object], name, what string) {
 	fmt.Fprintf(s.out, "%s/%s %s\n", collection, name, what)
-	if terminal(s.err) && !terminal(s.out) && done%progressEvery == 0 {
+	if Terminal(s.err) && !Terminal(s.out) && done%progressEvery == 0 {
 		fmt.Fprintf(s.err, "%d of %d\n", done, of)
 	}
 }

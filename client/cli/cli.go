@@ -362,8 +362,8 @@ func errNoResource(command string) error {
 	return usageError("which resource? apiserver-lite %s widgets, for example", command)
 }
 
-// terminal tells whether a person reads it.
-func terminal(w io.Writer) bool {
+// Terminal tells whether a person reads it.
+func Terminal(w io.Writer) bool {
 	if o, is := w.(*output); is {
 		w = o.Writer
 	}

@@ -189,7 +189,7 @@ const progressEvery = 1000
 
 // progress says on a terminal how far a long list has come.
 func (s *session) progress(done, remaining int) {
-	if terminal(s.err) && done+remaining > progressEvery {
+	if Terminal(s.err) && done+remaining > progressEvery {
 		fmt.Fprintf(s.err, "\r\x1b[K%d of %d", done, done+remaining)
 		if remaining == 0 {
 			fmt.Fprint(s.err, "\r\x1b[K")

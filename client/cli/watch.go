@@ -64,8 +64,8 @@ func (c *watchCommand) parse(args []string) error {
 func (c *watchCommand) run(ctx context.Context, s *session) error {
 	w := &watcher{known: map[identity]client.Event[client.Object]{}}
 	w.print = func(event client.Event[client.Object]) error { return printJSON(s.out, event) }
-	if c.output == "line" || c.output == "" && terminal(s.out) {
-		l := liner{out: s.out, coloured: terminal(s.out) && s.getenv("NO_COLOR") == "", kinds: len(c.resources) > 1}
+	if c.output == "line" || c.output == "" && Terminal(s.out) {
+		l := liner{out: s.out, coloured: Terminal(s.out) && s.getenv("NO_COLOR") == "", kinds: len(c.resources) > 1}
 		w.print = l.print
 	}
 	options := append(append(c.selection.options(), c.projection.options()...), client.Backoff(retryInterval, retryInterval))
