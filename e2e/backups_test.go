@@ -86,3 +86,44 @@ func TestSnapshotDirectoryGone(t *testing.T) {
 	p.do(http.StatusOK, "GET", "/readyz", "")
 	p.stop()
 }
+
+// TestSnapshotOfEtcdElsewhere: a server over an etcd elsewhere is backed up and restored as any other, by a command and on schedule; the file
+// has nothing of others' keys.
+func TestSnapshotOfEtcdElsewhere(t *testing.T) {
+	t.Parallel()
+	etcd := startEtcd(t)
+	backups, saved := filepath.Join(t.TempDir(), "backups"), filepath.Join(t.TempDir(), "saved.db")
+	other := start(t, "--etcd-servers", "http://"+etcd.address(), "--etcd-prefix=/others")
+	other.define()
+	other.do(http.StatusCreated, "POST", widgets, widget("not-ours", 1))
+	p := start(t, "--etcd-servers", "http://"+etcd.address(), "--etcd-prefix=/ours", "--snapshot-schedule=1s", "--snapshot-dir", backups)
+	p.define()
+	p.do(http.StatusCreated, "POST", widgets, widget("first", 1))
+	command(t, "snapshot", "save", saved, "--server", p.url)
+	seen := p.do(http.StatusCreated, "POST", widgets, widget("second", 1)).object.Metadata.ResourceVersion
+	have := len(snapshots(t, backups))
+	eventually(t, "two snapshots on schedule after a write", func() bool { return len(snapshots(t, backups)) >= min(have+2, 7) })
+	p.stop()
+	other.stop()
+	all := snapshots(t, backups)
+	for file, want := range map[string]string{saved: "[first]", all[len(all)-1]: "[first second]"} {
+		restored := filepath.Join(t.TempDir(), "restored")
+		command(t, "snapshot", "restore", file, "--data-dir", restored)
+		p := start(t, "--data-dir", restored)
+		var has []string
+		for _, item := range p.do(http.StatusOK, "GET", widgets, "").object.Items {
+			has = append(has, item.Metadata.Name)
+		}
+		if fmt.Sprint(has) != want {
+			t.Errorf("from %s comes %v, want %s", file, has, want)
+		}
+		if a := p.do(http.StatusOK, "GET", widgets+"?watch=true&timeoutSeconds=5&resourceVersion="+seen, ""); !regexp.MustCompile(`"code":410`).MatchString(a.body) {
+			t.Errorf("a watch goes on from before: %s", a.body)
+		}
+		p.stop()
+		text, err := os.ReadFile(file)
+		if err != nil || bytes.Contains(text, []byte("not-ours")) || bytes.Contains(text, []byte("/others")) {
+			t.Errorf("%s has keys of others, %v", file, err)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // bearers is a server that is one of several over its store, with tokens of the ServiceAccount default/robot that are bound to
@@ -66,6 +69,29 @@ func TestAccountTokensTakeOneBarrier(t *testing.T) {
 		if n := b.barriers.Seen() - before; n < requests || n > requests*3/2 {
 			t.Errorf("%d requests with a token that is bound to a %s took %d barriers", requests, kind, n)
 		}
+	}
+}
+
+// TestAccountTokensRestored: tokens of before count on a server that is alone on what was restored from a snapshot of several.
+func TestAccountTokensRestored(t *testing.T) {
+	t.Parallel()
+	b := newBearers(t)
+	res, body := b.Do("GET", backupPath, "", "Authorization", "Bearer root")
+	if res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status, body)
+	}
+	dir, saved, users := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "users.csv")
+	if err := errors.Join(os.WriteFile(saved, []byte(body), 0o600), os.WriteFile(users, []byte("root,root,1,system:masters\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Restore(t.Context(), saved, dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	restored := &ruled{servertest.New(t, func(s *server.Server) {
+		s.Data.Ephemeral, s.Data.Dir, s.Access.TokenAuthFile, s.API.Builtin = false, dir, users, builtin.All
+	}), t}
+	for _, token := range b.tokens {
+		restored.expect(token, "GET /version", "", 200, "")
 	}
 }
 

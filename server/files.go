@@ -87,7 +87,7 @@ func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
 	if s.Data.Ephemeral {
 		dir = ""
 	}
-	return secrets.AccountKey(dir, in.log)
+	return secrets.AccountKey(in.backing.store, dir, in.log)
 }
 
 // writeKubeconfig leaves a kubeconfig, with an administrator's token: the one that was made for it, or else one that was given.

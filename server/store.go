@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
-	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -103,8 +100,8 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	if in.backing.remote, err = remote.Open(ctx, options); err != nil {
 		return err
 	}
-	in.backing.backup = func(context.Context) (*snapshot.Snapshot, error) {
-		return nil, status.Error(http.StatusNotFound, metav1.StatusReasonNotFound, "this server's store is an etcd elsewhere: take that etcd's own snapshot")
+	in.backing.backup = func(ctx context.Context) (*snapshot.Snapshot, error) {
+		return in.backing.remote.Snapshot(ctx, cmp.Or(s.Data.Backups.Dir, s.Data.Dir, os.TempDir()))
 	}
 	in.backing.dataDir, in.backing.store, in.backing.client = s.Data.Dir, in.backing.remote, in.backing.remote.Client()
 	if s.Data.Dir == "" {

@@ -30,13 +30,6 @@ var (
 	unfinished = regexp.MustCompile(`^snapshot-\d{8}T\d{6}Z\.db\.\d+\.part$`)
 )
 
-// keptFree is what a snapshot leaves free on its disk, in bytes, or keptShare of the disk if that's less: as much as the store keeps in
-// reserve, which may be on the same disk.
-const (
-	keptFree  = 256 << 20
-	keptShare = 8
-)
-
 // patience is how long a snapshot waits to begin while the database is being written anew, and pause is between two tries.
 const (
 	patience = time.Minute
@@ -206,7 +199,7 @@ func (b *Backups) write(ctx context.Context, path string) (size int64, err error
 	}
 	closing := content.Close
 	defer func() { err = errors.Join(err, closing()) }()
-	if err := b.room(content.Size); err != nil {
+	if err := snapshot.Room(b.Dir, content.Size); err != nil {
 		return 0, err
 	}
 	within, cancel := context.WithTimeout(ctx, content.Time())
@@ -236,19 +229,6 @@ func (b *Backups) begin(ctx context.Context) (*snapshot.Snapshot, error) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// room refuses a snapshot that would leave too little of the disk.
-func (b *Backups) room(size int64) error {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(b.Dir, &st); err != nil {
-		return fmt.Errorf("free space of %s: %w", b.Dir, err)
-	}
-	free, total := int64(st.Bavail)*int64(st.Bsize), int64(st.Blocks)*int64(st.Bsize)
-	if kept := min(keptFree, total/keptShare); free < size+kept {
-		return fmt.Errorf("its disk has %d MiB left: the snapshot needs %d MiB, and %d MiB are kept free", free>>20, size>>20, kept>>20)
-	}
-	return nil
 }
 
 // removeOld removes the oldest snapshots, so that Keep stay.

@@ -66,9 +66,18 @@ func keyInStore(ctx context.Context, store storage.Store, own func() ([]byte, er
 	return access.ParseSigningKey(kv.Value)
 }
 
-// AccountKey returns the key that is kept in dir, and makes it if there is none; without a directory it's in memory
-// only. A file that holds no key is an error, and stays: with another key all tokens would end.
-func AccountKey(dir string, log *slog.Logger) (crypto.Signer, error) {
+// AccountKey returns the key of a server that is alone. It's the one that replicas have shared in the store, as after a restore of what they
+// had, or else the one that is kept in dir. If there is none it makes it there; without a directory it's in memory only. A file that holds no
+// key is an error, and stays: with another key all tokens would end.
+func AccountKey(store storage.Store, dir string, log *slog.Logger) (crypto.Signer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
+	defer cancel()
+	switch kv, err := store.Get(ctx, sharedKey); {
+	case err == nil:
+		return access.ParseSigningKey(kv.Value)
+	case !errors.Is(err, storage.ErrNotFound):
+		return nil, fmt.Errorf("the key of ServiceAccounts' tokens: %w", err)
+	}
 	if dir == "" {
 		key, _, err := access.NewSigningKey()
 		return key, err
