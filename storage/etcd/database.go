@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +29,8 @@ type database struct {
 	rewriting atomic.Bool  // etcd is writing it anew
 	defrag    func() error // etcd's Defragment; tests have their own
 	copies    sync.RWMutex // held for reading by each Snapshot that is open, and for writing by what etcd can't do beside one
+	cuts      atomic.Int64 // how often those who read one have been cut off
+	takeover  *sync.RWMutex
 }
 
 // databaseSize is how large the database was when somebody last looked, in bytes.
@@ -35,8 +39,8 @@ type databaseSize struct {
 	inUse int64 // of it isn't free
 }
 
-func newDatabase(local *etcdserver.EtcdServer, snapshots *atomic.Int64) *database {
-	d := &database{local: local, snapshots: snapshots, defrag: local.Defragment}
+func newDatabase(s *Server) *database {
+	d := &database{local: s.Local, snapshots: &s.snapshots, takeover: &s.takeover, defrag: s.Local.Defragment}
 	d.look()
 	return d
 }
@@ -56,19 +60,64 @@ func (d *database) look() databaseSize {
 // commit has etcd commit what it has taken. It waits for the disk.
 func (d *database) commit() { d.local.Backend().ForceCommit() }
 
-// open opens what is stored now for reading; nil while the database is written anew, and after the end. It waits for the disk.
-func (d *database) open() (content backend.Snapshot) {
+// open opens what is stored now for reading; nil while the database is written anew or replaced by another member's, and after the end. It
+// waits for the disk.
+func (d *database) open() *reading {
+	if !d.takeover.TryRLock() {
+		return nil
+	}
+	defer d.takeover.RUnlock()
 	if !d.copies.TryRLock() {
 		return nil
 	}
-	defer func() {
-		if content == nil {
-			recover() // the database has just been replaced by another member's, and etcd panics on the old one
-			d.copies.RUnlock()
-		}
-	}()
-	return d.local.Backend().Snapshot()
+	be := d.local.Backend()
+	return &reading{be.Snapshot(), d, be, d.cuts.Load()}
 }
+
+// reading is the content of a Snapshot that is open.
+type reading struct {
+	backend.Snapshot
+	database *database
+	of       backend.Backend
+	cuts     int64 // of the database, when it was opened
+}
+
+// What ends a reading.
+var (
+	errCutOff   = errors.New("what is read keeps space that the store needs: try again")
+	errReplaced = errors.New("another member's database has taken the place of the one that was read: try again")
+)
+
+// WriteTo writes the content. bbolt opens the file by its name, which is that of another database once one has taken this one's place.
+func (r *reading) WriteTo(w io.Writer) (int64, error) {
+	n, err := r.Snapshot.WriteTo(uncut{r, w})
+	if err == nil && r.database.local.Backend() != r.of {
+		err = errReplaced
+	}
+	return n, err
+}
+
+// Close ends the reading.
+func (r *reading) Close() error {
+	defer r.database.copies.RUnlock()
+	return r.Snapshot.Close()
+}
+
+// uncut fails once its reading has been cut off.
+type uncut struct {
+	*reading
+	to io.Writer
+}
+
+func (u uncut) Write(p []byte) (int, error) {
+	if u.database.cuts.Load() != u.cuts {
+		return 0, errCutOff
+	}
+	return u.to.Write(p)
+}
+
+// cut ends each Snapshot that is open, when it writes the next piece.
+func (d *database) cut() { d.cuts.Add(1) }
 
 // Snapshot opens a snapshot of what is stored now, with its history, which must be closed. The pages that it reads aren't used again before
 // that: the database may grow by as much. The error is snapshot.ErrRewriting.
@@ -78,10 +127,7 @@ func (s *Server) Snapshot(context.Context) (*snapshot.Snapshot, error) {
 	if content == nil {
 		return nil, snapshot.ErrRewriting
 	}
-	return snapshot.New(content, func() error {
-		defer d.copies.RUnlock()
-		return content.Close()
-	}), nil
+	return snapshot.New(content, content.Close), nil
 }
 
 // read tells whether a Snapshot is open.

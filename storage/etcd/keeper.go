@@ -27,7 +27,7 @@ type keeper struct {
 }
 
 func newKeeper(s *Server, o Options) (*keeper, error) {
-	db := newDatabase(s.Local, &s.snapshots)
+	db := newDatabase(s)
 	room, err := newRoom(s.dir, db, o.Log)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func Restore(ctx context.Context, file, dir string, log *slog.Logger) (snapshot.
 	if err := d.beginRestore(log); err != nil {
 		return snapshot.Status{}, fmt.Errorf("data directory %s %w", dir, err)
 	}
-	if err = d.makeMember(file, st.Revision, log); err == nil {
+	if err = d.makeMember(ctx, file, st.Revision, log); err == nil {
 		err = ctx.Err()
 	}
 	if err == nil {
@@ -110,7 +110,7 @@ func (d *dataDir) beginRestore(log *slog.Logger) error {
 }
 
 // makeMember has etcd's files made. etcd ends the goroutine that meets a fatal error, as newLogger says.
-func (d *dataDir) makeMember(file string, from storage.Revision, log *slog.Logger) error {
+func (d *dataDir) makeMember(ctx context.Context, file string, from storage.Revision, log *slog.Logger) error {
 	done := make(chan error, 2) // the first one counts
 	fail := func(err error) { done <- err }
 	cfg, err := config(d, Options{Log: log}, fail, nil)
@@ -130,7 +130,12 @@ func (d *dataDir) makeMember(file string, from storage.Revision, log *slog.Logge
 			RevisionBump: bump(time.Now(), from), MarkCompacted: true,
 		})
 	}()
-	return <-done
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done(): // nothing ends the copying, which goes on until the process ends: no server starts on what it leaves
+		return ctx.Err()
+	}
 }
 
 // endRestore puts etcd's files in their place, and then the marker, without which no server takes them for its own. With the history's file

@@ -3,6 +3,7 @@ package etcd
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -153,5 +154,71 @@ func TestRewriteBesideSnapshot(t *testing.T) {
 	}
 	if err := s.keeper.database.rewrite(); err != nil || rewritten != 1 {
 		t.Errorf("after the snapshot it's written anew %d times: %v", rewritten, err)
+	}
+}
+
+// TestShortOfSpace: who reads a snapshot is cut off when the quota is reached, for which the database has to be written anew. A snapshot that
+// is begun after that is whole.
+func TestShortOfSpace(t *testing.T) {
+	t.Parallel()
+	rewritten := make(chan struct{}, 1)
+	s := crowded(t, Options{DataDir: t.TempDir(), Ephemeral: true}, func(s *Server) error {
+		select {
+		case rewritten <- struct{}{}:
+		default:
+		}
+		return s.Local.Defragment()
+	})
+	content, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := content.WriteTo(writer)
+		done <- errors.Join(err, content.Close(), writer.Close())
+	}()
+	if _, err := io.CopyN(io.Discard, reader, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	s.restartKeeper(func() (diskSpace, error) { return statDisk(s.Dir()) })
+	soon(t, "readers are cut off", func() bool { return s.keeper.database.cuts.Load() > 0 })
+	io.Copy(io.Discard, reader)
+	if err := <-done; !errors.Is(err, errCutOff) {
+		t.Errorf("the reader ends with %v", err)
+	}
+	<-rewritten
+	soon(t, "healthy, with a smaller database", func() bool { return s.Health() == nil })
+	again, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.WriteTo(io.Discard); errors.Join(err, again.Close()) != nil {
+		t.Error(err)
+	}
+}
+
+// TestSnapshotBesideTakeover: while another member's database takes the place of this one's there's no snapshot, etcd waits with that until
+// one that is being opened is, and what is read of the old database isn't taken for whole.
+func TestSnapshotBesideTakeover(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true})
+	note := s.Local.Logger()
+	note.Info("applying snapshot")
+	if _, err := s.Snapshot(t.Context()); !errors.Is(err, snapshot.ErrRewriting) {
+		t.Errorf("a snapshot meanwhile: %v", err)
+	}
+	note.Info("applied snapshot")
+	content := s.keeper.database.open()
+	if content == nil {
+		t.Fatal("there's no snapshot after it")
+	}
+	content.of = nil // as if there were another one now
+	if _, err := content.WriteTo(io.Discard); !errors.Is(err, errReplaced) {
+		t.Errorf("what was read of the old database: %v", err)
+	}
+	if err := content.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -50,6 +50,9 @@ type Server struct {
 	// snapshots counts the databases of other members that have taken the place of this one's. etcd's logger adds to it, and
 	// an acknowledged write that came with one is read only after that.
 	snapshots atomic.Int64
+	// takeover is held for writing while another member's database takes the place of this one's, by etcd's logger, and for reading by who
+	// opens a Snapshot: etcd would fail at a database that has just been closed.
+	takeover sync.RWMutex
 
 	failed chan struct{} // closed after err is set
 	fail   func(error)   // the first call counts
@@ -242,6 +245,7 @@ func (s *Server) close() error {
 		_ = s.Client.Close() // its error is that its context has ended
 	}
 	if s.keeper != nil {
+		s.keeper.database.cut()
 		s.waitFor("snapshots that are being read", s.keeper.database.copies.Lock) // for ever: there will be no others
 	}
 	if s.etcd != nil {

@@ -119,7 +119,7 @@ func (s *space) keepSpace(ctx context.Context, disk *roomState) error {
 	case disk.full || s.alarms.noSpace.Load():
 		return s.makeRoom(ctx, disk)
 	}
-	s.relief.reclaimed = 0
+	s.relief.reclaimed, s.relief.short = 0, false
 	return s.relieve(ctx)
 }
 
@@ -143,11 +143,16 @@ type relief struct {
 	reclaimed   int64         // the revision up to which history was dropped for room; 0 before
 	compacted   int64         // the compacted revision at the last look
 	commitUntil time.Duration // until then each look forces a commit: see settleTime
+	short       bool          // there was something to make room for at the last look
 }
 
 // makeRoom frees what can be freed while writes are refused, and takes the alarm back if that was enough for the quota.
 // For a full disk history isn't dropped: something else may have filled the disk.
 func (s *space) makeRoom(ctx context.Context, disk *roomState) error {
+	if !s.relief.short {
+		s.relief.short = true
+		s.cutReaders()
+	}
 	if disk.full {
 		if err := s.dir.purgeWAL(); err != nil {
 			return err
@@ -166,7 +171,9 @@ func (s *space) makeRoom(ctx context.Context, disk *roomState) error {
 	if s.marks.clock() < s.relief.commitUntil {
 		s.database.commit()
 	}
-	if s.worthRewriting(disk, enough) && !s.database.read() {
+	if worth := s.worthRewriting(disk, enough); worth && s.database.read() {
+		s.cutReaders()
+	} else if worth {
 		if err := s.rewrite(ctx); err != nil {
 			return err
 		}
@@ -175,6 +182,15 @@ func (s *space) makeRoom(ctx context.Context, disk *roomState) error {
 		return nil
 	}
 	return s.takeBackAlarms(ctx, enough)
+}
+
+// cutReaders cuts those off who read a Snapshot, when space runs short while they read, or the database can't be written anew beside them. Who
+// begins while space is short may read otherwise, because a backup is wanted most then.
+func (s *space) cutReaders() {
+	if s.database.read() {
+		s.log.Warn("snapshots that are being read are cut off: they keep space that the store needs", "dir", s.dir.path)
+		s.database.cut()
+	}
 }
 
 // rewrite writes the database anew. Nothing reads it meanwhile, so first the reader of history gets what it would have to

@@ -32,7 +32,11 @@ const (
 func (s *Server) start(ctx context.Context, o Options) error {
 	cfg, err := config(s.dir, o, s.fail, map[string]func(){
 		snapshotBegins:  s.dir.spendSpare,
-		snapshotApplied: func() { s.snapshots.Add(1) },
+		snapshotApplies: s.takeover.Lock,
+		snapshotApplied: func() {
+			s.snapshots.Add(1)
+			s.takeover.Unlock()
+		},
 	})
 	if err != nil {
 		return err

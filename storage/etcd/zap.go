@@ -90,6 +90,8 @@ const noNextWAL = "failed to preallocate space when creating a new WAL"
 const (
 	// snapshotBegins comes before etcd writes a snapshot's file.
 	snapshotBegins = "triggering snapshot"
+	// snapshotApplies comes before another member's database takes the place of this one's. snapshotApplied follows in any case.
+	snapshotApplies = "applying snapshot"
 	// snapshotApplied comes when another member's database has taken the place of this one's, and before any read of what
 	// came with it is answered (EtcdServer.applySnapshot). etcd tells that in no other way without a lock.
 	snapshotApplied = "applied snapshot"

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// ErrRewriting means that there can be no snapshot now, because the database is written anew, or the store is being closed.
-var ErrRewriting = errors.New("the database is being written anew to give space back: try again")
+// ErrRewriting means that there can be no snapshot now, because the database is written anew or replaced by another member's, or
+// the store is being closed.
+var ErrRewriting = errors.New("the database is being written anew, or another member's takes its place: try again")
 
 // piece is how much of a snapshot is handed on at once, in bytes: many times what bbolt reads at once.
 const piece = 256 << 10
