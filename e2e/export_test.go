@@ -15,17 +15,17 @@ func TestExport(t *testing.T) {
 	first, second := start(t, "--ephemeral", "--builtin=all"), start(t, "--ephemeral", "--builtin=all")
 	defer first.stop()
 	defer second.stop()
-	command(t, "", "import", "../backup/text/testdata/shop.yaml", "--server", first.url)
+	pipe(t, "", "import", "../backup/text/testdata/shop.yaml", "--server", first.url)
 	first.do(http.StatusCreated, "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"own"},"data":{"a":"b\nc"}}`)
-	whole := command(t, "", "export", "--secrets", "--server", first.url)
-	command(t, whole, "import", "-", "--server", second.url)
-	if again := command(t, "", "export", "--secrets", "--server", second.url); again != whole || !strings.Contains(whole, "name: own") {
+	whole := pipe(t, "", "export", "--secrets", "--server", first.url)
+	pipe(t, whole, "import", "-", "--server", second.url)
+	if again := pipe(t, "", "export", "--secrets", "--server", second.url); again != whole || !strings.Contains(whole, "name: own") {
 		t.Errorf("the second server has\n%s\nwant\n%s", again, whole)
 	}
 }
 
-// command runs a command of the program with an input, which must go well, and returns its output.
-func command(t *testing.T, in string, args ...string) (out string) {
+// pipe runs a command of the program with an input, which must go well, and returns its output.
+func pipe(t *testing.T, in string, args ...string) (out string) {
 	t.Helper()
 	cmd := exec.Command(binary(), args...)
 	var stdout, stderr bytes.Buffer
