@@ -30,6 +30,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/backups"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
+	"github.com/apiserver-lite/apiserver-lite/server/manifests"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
@@ -76,10 +77,16 @@ type instance struct {
 	controllers *controllers.Controllers
 	aggregator  *aggregator.Aggregator
 	sweeper     *watchstream.Sweeper
-	snapshots   *resets.Snapshots // nil unless ephemeral
-	ready       atomic.Bool       // all is up
-	stopping    atomic.Bool       // readyz says so, while requests are still taken
+	content     content
+	ready       atomic.Bool // all is up
+	stopping    atomic.Bool // readyz says so, while requests are still taken
 	loops       loops
+}
+
+// content are what sets what is stored besides clients and controllers.
+type content struct {
+	snapshots *resets.Snapshots    // nil unless ephemeral
+	manifests *manifests.Manifests // nil: no directory is applied
 }
 
 // left is what the start leaves for others to find, and Close removes.
@@ -198,7 +205,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
 	}
-	if err := in.snapshots.Begin(ctx); err != nil {
+	if err := in.content.snapshots.Begin(ctx); err != nil {
 		return nil, err
 	}
 	in.ready.Store(true)
@@ -276,8 +283,9 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		return nil, err
 	}
 	if s.Data.Ephemeral {
-		in.snapshots = resets.New(in.registry)
+		in.content.snapshots = resets.New(in.registry)
 	}
+	in.content.manifests = manifests.New(s.API.Manifests, in.registry, in.log)
 	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Duties: in.duties(s), Log: in.log})
 	return who, nil
 }
@@ -307,6 +315,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.loops.background.Go(func() { in.sweeper.Run(background) })
 	in.loops.background.Go(func() { handler.traffic.Run(background) })
 	in.loops.background.Go(func() { in.backing.backups.Run(background) })
+	in.loops.background.Go(func() { in.content.manifests.Run(background) })
 	if rules := in.ownRules(s); rules != nil {
 		in.loops.background.Go(func() { in.bootstrap(background, rules) })
 	}

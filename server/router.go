@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"net/http"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +42,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		ready:     in.ready.Load, checks: in.checks(),
 		quiescent: in.controllers.Quiescent,
-		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.snapshots, backup: in.backing.backup},
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup},
 
 		aggregator: in.aggregator,
 	}
@@ -79,7 +80,7 @@ func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.G
 		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
 		Replica: in.replica, Audit: in.audit, Large: h.capacity.large.Level,
 	}.Register(own)
-	own.MustRegister(append(in.admission.Collectors(), in.backing.backups.Collectors()...)...)
+	own.MustRegister(slices.Concat(in.admission.Collectors(), in.backing.backups.Collectors(), in.content.manifests.Collectors())...)
 	h.discovery.Collect(own)
 	h.watches.Collect(own)
 	in.port.Collect(own)

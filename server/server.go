@@ -24,6 +24,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/backups"
+	"github.com/apiserver-lite/apiserver-lite/server/manifests"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -186,6 +187,9 @@ type API struct {
 	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation, resourcequota and validatingadmissionpolicy-status. With
 	// "none" it does what kube-apiserver does alone. Defaults to "all".
 	Controllers string
+
+	// Manifests says which directory's files the server applies, at its start and when they change. By default none.
+	Manifests manifests.Options
 
 	// AutoCreateNamespaces makes a missing namespace when an object is created in it, instead of
 	// answering 404 as Kubernetes does.
@@ -389,7 +393,7 @@ func (s *Server) validate() error {
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	for _, validate := range []func() error{s.TLS.Validate, s.validateEtcd, s.Data.Backups.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+	for _, validate := range []func() error{s.TLS.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
