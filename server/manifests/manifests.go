@@ -259,37 +259,41 @@ func (o object) rank() int {
 // read returns the objects in the file, and notes what they are and what can't be read.
 func (f *file) read(path string) (all []object) {
 	f.objects, f.unread, f.failures = nil, false, nil
-	err := fs.ErrInvalid
-	var in *os.File
-	if f.size > maxBytes {
-		err = fmt.Errorf("it has more than %d bytes", maxBytes)
-	} else if in, err = os.Open(path); err == nil {
-		defer in.Close()
-		err = document.Split(in, func(line int, text []byte) error {
-			at := fmt.Sprintf("%s:%d", path, line)
-			objects, err := document.Parse(text)
-			if err != nil {
-				f.unread = true
-				f.fail(at, err)
-			}
-			for i, o := range objects {
-				if err != nil {
-					break
-				}
-				if len(objects) > 1 {
-					at = fmt.Sprintf("%s:%d[%d]", path, line, i)
-				}
-				f.objects = append(f.objects, keyOf(o))
-				all = append(all, object{o, f, at})
-			}
+	err := f.split(path, func(line int, text []byte) error {
+		at := fmt.Sprintf("%s:%d", path, line)
+		objects, err := document.Parse(text)
+		if err != nil {
+			f.unread = true
+			f.fail(at, err)
 			return nil
-		})
-	}
+		}
+		for i, o := range objects {
+			if len(objects) > 1 {
+				at = fmt.Sprintf("%s:%d[%d]", path, line, i)
+			}
+			f.objects = append(f.objects, keyOf(o))
+			all = append(all, object{o, f, at})
+		}
+		return nil
+	})
 	if err != nil {
 		f.unread = true
 		f.fail(path, err)
 	}
 	return all
+}
+
+// split calls fn with each document in the file.
+func (f *file) split(path string, fn func(line int, text []byte) error) error {
+	if f.size > maxBytes {
+		return fmt.Errorf("it has more than %d bytes", maxBytes)
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return document.Split(in, fn)
 }
 
 func (f *file) fail(at string, err error) {

@@ -200,6 +200,8 @@ func TestPruned(t *testing.T) {
 	d.remove("c.yaml")
 	d.write("a.yaml", configMap("a", "changed"))
 	d.eventually("a change is applied", func() bool { _, body := d.get(maps + "/a"); return strings.Contains(body, `"changed"`) })
+	d.write("next.yaml", configMap("next", "x"))
+	d.there(maps + "/next") // applied by a look that came after the one that would have deleted
 	for _, name := range []string{"b", "c"} {
 		if code, _ := d.get(maps + "/" + name); code != http.StatusOK {
 			t.Errorf("%s was deleted while a file couldn't be read", name)
