@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -261,10 +263,8 @@ func (e *export) list(ctx context.Context, kind client.ResourceInfo, fn func(o d
 	if err != nil {
 		return fmt.Errorf("list %s: %w", of, err)
 	}
-	for raw, err := range list.All(ctx) {
-		if err != nil {
-			return fmt.Errorf("list %s: %w", of, err)
-		}
+	ahead, failed := readAhead(ctx, list)
+	for raw := range ahead {
 		o, err := document.Decode(*raw)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", of, raw.Name(), err)
@@ -283,7 +283,46 @@ func (e *export) list(ctx context.Context, kind client.ResourceInfo, fn func(o d
 		}
 		e.told.say("%d objects written, %s", e.wrote, of)
 	}
+	if err := failed(); err != nil {
+		return fmt.Errorf("list %s: %w", of, err)
+	}
 	return nil
+}
+
+// aheadObjects is how many objects of a list may have been taken apart before they're written, so that the next page is on its way meanwhile.
+const aheadObjects = 256
+
+// readAhead yields a list's objects, which a goroutine fetches meanwhile. It has ended when the loop over them has. failed says afterwards why
+// there were no more.
+func readAhead(ctx context.Context, list *client.List[client.Object]) (objects iter.Seq[*client.Object], failed func() error) {
+	var err error
+	return func(yield func(*client.Object) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		ahead := make(chan *client.Object, aheadObjects)
+		var reading sync.WaitGroup
+		defer reading.Wait()
+		defer cancel()
+		reading.Go(func() {
+			defer close(ahead)
+			var object *client.Object
+			for object, err = range list.All(ctx) {
+				if err != nil {
+					return
+				}
+				select {
+				case ahead <- object:
+				case <-ctx.Done():
+					err = context.Cause(ctx)
+					return
+				}
+			}
+		})
+		for object := range ahead {
+			if !yield(object) {
+				return
+			}
+		}
+	}, func() error { return err }
 }
 
 // write writes an object, unless the server makes it by itself.

@@ -1,7 +1,7 @@
 // Package text is the commands apiserver-lite export and import: they write what a server has as YAML, and give such YAML to a server. Package
 // backup/document has the form, package client asks the server.
 //
-// An export lists each kind in pages, all at one revision, and writes each page before it asks for the next one. It lists a kind again for
+// An export lists each kind in pages, all at one revision, and has one page more than the one that it writes. It lists a kind again for
 // those of its objects that have owners, because these come after their owners: so it keeps no objects, but for each that has owners its uid and theirs. An import reads
 // batches, gives each to the server by workers who end before the next batch, and keeps what has to wait for something that isn't there yet. Nothing
 // outlives Run but a read of the standard input that may block for ever.
@@ -115,7 +115,7 @@ type progress struct {
 func newProgress(to io.Writer) *progress { return &progress{to: to, last: time.Now()} }
 
 func (p *progress) say(format string, args ...any) {
-	if cli.Terminal(p.to) && time.Since(p.last) >= progressEvery {
+	if time.Since(p.last) >= progressEvery && cli.Terminal(p.to) {
 		p.last = time.Now()
 		fmt.Fprintf(p.to, format+"\n", args...)
 	}

@@ -2,6 +2,7 @@ package text_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -350,6 +351,31 @@ func TestCompacted(t *testing.T) {
 				t.Errorf("%d, %d bytes and %s; want %d, %d bytes and %s", code, len(out), &stderr, test.code, len(want), test.errs)
 			}
 		})
+	}
+}
+
+// ending is an output that ends a context with its first write.
+type ending struct{ end func() }
+
+func (e ending) Write(p []byte) (int, error) {
+	e.end()
+	return len(p), nil
+}
+
+// TestInterrupted: an export that is interrupted says so, and isn't taken for a whole one.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	var many strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&many, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\ndata: {a: %s}\n", i, strings.Repeat("x", 300))
+	}
+	must(t, s.URL, many.String(), "import", "-")
+	ctx, cancel := context.WithCancel(t.Context())
+	var stderr bytes.Buffer
+	code := text.Run(ctx, []string{"export", "configmaps", "--server", s.URL}, cli.Process{Getenv: func(string) string { return "" }, Out: ending{cancel}, Err: &stderr})
+	if code != 130 || !strings.Contains(stderr.String(), "interrupted") {
+		t.Errorf("%d %s", code, &stderr)
 	}
 }
 
