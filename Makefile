@@ -9,6 +9,7 @@ BENCHCOUNT ?= 6
 SOAK      ?= 10m
 DISK_ROUNDS ?= 200
 KILLS     ?= 200
+BACKUP_ROUNDS ?= 200
 RUNS      ?= 3
 # One of so many cases is sent. It has no divisor in common with the verbs, widths and elements, so that all of them come.
 WIDTH     ?= 7
@@ -203,6 +204,10 @@ soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some t
 .PHONY: soak-kill
 soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory, without the race detector, so that most kills meet a start
 	KILLS=$(KILLS) $(GO) test -tags soak -timeout 0 -run '^TestSoakKill$$' ./e2e
+
+.PHONY: soak-backup
+soak-backup: ## write, save a snapshot, kill the binary and restore it, BACKUP_ROUNDS (200) times, each from the last one's directory
+	BACKUP_ROUNDS=$(BACKUP_ROUNDS) $(GO) test -timeout 0 -count 1 -run '^TestBackupRounds$$' -v ./e2e
 
 .PHONY: soak-orphans
 soak-orphans: ## delete 1,000 owners that leave their dependents, which name them by a version that isn't served

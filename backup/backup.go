@@ -227,6 +227,12 @@ func (c *command) directory(ctx context.Context, log *slog.Logger) (write func(i
 	if _, err := os.Stat(filepath.Join(c.dir, "member")); err != nil {
 		return nil, nil, fmt.Errorf("--data-dir %s holds no store: %w", c.dir, err)
 	}
+	if member, err := etcd.SnapshotOfMember(ctx, c.dir, log); err != nil || member != nil {
+		return func(f io.Writer) error {
+			_, err := member.WriteTo(snapshot.Until(ctx, f))
+			return err
+		}, func() error { return member.Close() }, err
+	}
 	store, err := etcd.Open(ctx, etcd.Options{DataDir: c.dir, Log: log, History: forEver, QuotaBytes: 1 << 40, HistoryBytes: 1 << 38})
 	if err != nil {
 		return nil, nil, err

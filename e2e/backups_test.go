@@ -127,3 +127,27 @@ func TestSnapshotOfEtcdElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestSnapshotOfStoppedMember: the directory of a stopped member of a cluster is saved without the others, and restored as a store of its own.
+func TestSnapshotOfStoppedMember(t *testing.T) {
+	t.Parallel()
+	one := startMember(t, nil)
+	two := startMember(t, one)
+	one.define()
+	two.do(http.StatusCreated, "POST", widgets, widget("first", 1))
+	saved, restored := filepath.Join(t.TempDir(), "saved.db"), filepath.Join(t.TempDir(), "restored")
+	if out, err := exec.Command(binary(), "snapshot", "save", saved, "--data-dir", two.dir).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("is locked")) {
+		t.Errorf("of a member that runs: %v, %s", err, out)
+	}
+	two.stop()
+	command(t, "snapshot", "save", saved, "--data-dir", two.dir)
+	two.restart(t)
+	two.do(http.StatusCreated, "POST", widgets, widget("second", 1))
+	two.stop()
+	one.stop()
+	command(t, "snapshot", "restore", saved, "--data-dir", restored)
+	p := start(t, "--data-dir", restored)
+	p.do(http.StatusOK, "GET", widgets+"/first", "")
+	p.do(http.StatusNotFound, "GET", widgets+"/second", "")
+	p.stop()
+}

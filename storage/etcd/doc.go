@@ -68,6 +68,8 @@
 //   - marks.mu guards the marks and their clock.
 //   - bursts.mu guards which writes wait, and which are out.
 //   - The one in ask guards what the members answer.
+//   - Server.takeover guards etcd's database against being replaced by another member's. etcd's logger holds it meanwhile, which waits for who
+//     opens a Snapshot just then: that takes some milliseconds, and a commit.
 //   - port.mu guards whether the port is closed.
 //   - That of port.refusals guards how many lines the log has about refusals.
 //   - guests.mu guards the connections whose client isn't known. guest.mu, which is taken before it, guards what is known
@@ -75,7 +77,7 @@
 //
 // A writer has its bytes of room.underWay when it takes room.lock; nobody takes bytes while it holds the lock. Apart from
 // guest.mu and guests.mu no other two are held together. What etcd calls with its own locks held (the logger, and the filter
-// that counts writes) takes none.
+// that counts writes) takes no other.
 //
 // # Bounds
 //

@@ -72,6 +72,27 @@ func (d Directory) Open(log *slog.Logger) (commit uint64, err error) {
 	return commit, nil
 }
 
+// Applied says whether the database of a stopped server has all that is in its log, and whether both are whole. It changes nothing.
+func (d Directory) Applied() (err error) {
+	defer catchFaults(d.Member(), &err)()
+	sum, err := readWAL(d)
+	if err != nil {
+		return err
+	}
+	index, _, err := d.checkDB(sum)
+	switch {
+	case err != nil:
+		return err
+	case sum.files == 0:
+		return &damage{d.WAL(), wholeFile, "the WAL is missing"}
+	case sum.clusterID != d.ClusterID:
+		return fmt.Errorf("%s belongs to another cluster (%x) than %s (%x)", d.Member(), sum.clusterID, d.Marker, d.ClusterID)
+	case index < sum.commit:
+		return fmt.Errorf("%s was killed: its log has entry %d, and its database is at %d. Start the server once and stop it, or save from the server of any member", d.Path, sum.commit, index)
+	}
+	return nil
+}
+
 // check looks at the files, and repairs what a crash can leave.
 func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 	defer catchFaults(d.Member(), &err)()
