@@ -20,9 +20,9 @@ import (
 const (
 	// exportAttempts is how often an export is begun whose revision is compacted meanwhile: each takes as long as the one before.
 	exportAttempts = 3
-	// pageSize and pageBytes bound what is in memory of a list. A page of a state that has passed costs the server as much as all that follows it,
-	// so that large ones are cheaper.
-	pageSize  = 2000
+	// pageSize and pageBytes bound what is in memory of a list. A page of history costs the server as much as all that follows it, so
+	// that large ones are cheaper.
+	pageSize  = 10_000
 	pageBytes = 16 << 20
 )
 
@@ -140,16 +140,42 @@ func (e *export) begin(ctx context.Context) (err error) {
 	if e.kinds, err = e.find(ctx); err != nil {
 		return err
 	}
-	namespaces, err := client.Resource[client.Object](e.server, "v1", "namespaces").List(ctx, client.PageSize(1))
-	if err != nil {
-		return fmt.Errorf("find the revision: %w", err)
+	if e.revision, err = e.choose(ctx); err != nil {
+		return err
 	}
-	e.revision = namespaces.ResourceVersion
 	again, err := e.find(ctx)
 	if err == nil && !reflect.DeepEqual(again, e.kinds) {
 		err = errKindsChanged
 	}
 	return err
+}
+
+// choose returns the revision to export: that of a first page of the kind that has most objects. A server that has given such a page keeps
+// the state for the pages after it, also when the kind is written meanwhile. The others it has as long as nobody writes them, and else reads
+// them from its history, which takes longer the more there are.
+func (e *export) choose(ctx context.Context) (revision string, err error) {
+	most, largest := -1, client.Collection[client.Object]{}
+	for _, kind := range e.kinds {
+		of := client.Resource[client.Object](e.server, kind.APIVersion, kind.Plural)
+		if kind.Namespaced {
+			of = of.In(e.namespace)
+		}
+		first, err := of.List(ctx, client.PageSize(1))
+		if err != nil {
+			return "", fmt.Errorf("list %s: %w", of, err)
+		}
+		if first.Remaining > most {
+			most, largest = first.Remaining, of
+		}
+	}
+	if most < 0 {
+		return "", errors.New("the server has no kind that could be exported")
+	}
+	first, err := largest.List(ctx, client.PageSize(1))
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", largest, err)
+	}
+	return first.ResourceVersion, nil
 }
 
 // aliases are resources whose objects another one has, too.
