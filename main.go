@@ -320,7 +320,6 @@ func flagGroups(f *flags) []flagGroup {
 	set.StringVar(&s.Serving.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
 	set.StringSliceVar(&s.Serving.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
-
 	set.BoolVar(&f.console, "console", true, "serve the console, a page for browsers, at /console and at /")
 
 	set = group("Data")
@@ -329,6 +328,7 @@ func flagGroups(f *flags) []flagGroup {
 	set.DurationVar(&s.Data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 
 	s.Data.Backups.AddFlags(group("Backups"))
+	s.Data.Encryption.AddFlags(group("Encryption at rest"))
 
 	set = group("What it serves and does")
 	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")

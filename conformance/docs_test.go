@@ -26,6 +26,7 @@ var blocks = []struct {
 	{page: "admission", begins: "apiserver-lite --webhook-addresses", want: "example created"},
 	{page: "admission", begins: "apiserver-lite --builtin=all", want: "listening on"},
 	{page: "policies", begins: "kubectl apply", server: "apiserver-lite --tls", want: "unknown color blue", fails: true},
+	{page: "encryption", begins: "cat > encryption.yaml", want: "NDcxMQ==1\n"},
 	{page: "install", begins: "kubectl config", not: "TestKubeconfig executes it"},
 	{page: "install", begins: "make build", not: "it installs the program on this machine"},
 	{page: "install", begins: "sudo cp", not: "it starts a service of this machine"},

@@ -26,7 +26,7 @@ const (
 var unused = map[kind]string{
 	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
 		contention-profiling emulation-forward-compatible enable-bootstrap-token-auth enable-garbage-collector
-		enable-logs-handler encryption-provider-config-automatic-reload log-json-split-stream log-text-split-stream
+		enable-logs-handler log-json-split-stream log-text-split-stream
 		permit-address-sharing permit-port-sharing profiling runtime-config-emulation-forward-compatible
 		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
 	aNumber: `apiserver-count audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
@@ -59,7 +59,6 @@ var refused = map[string]string{
 	"authorization-webhook-config-file":        "there is no authorization by webhook",
 	"disable-http2-serving":                    "HTTP/2 is always served",
 	"egress-selector-config-file":              "connections to webhooks can't be sent through a proxy",
-	"encryption-provider-config":               "stored objects aren't encrypted",
 	"oidc-ca-file":                             oidcReason,
 	"oidc-client-id":                           oidcReason,
 	"oidc-groups-claim":                        oidcReason,

@@ -153,6 +153,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s.Etcd.AddKubernetesFlags(set, defaultPrefix)
 	set.Lookup(compactionFlag).Usage = "how long history is kept; 0 keeps all of it"
 	s.Access.AddFlags(set)
+	s.Data.Encryption.AddFlags(set)
 	s.Audit.AddFlags(set)
 	s.Plugins.AddFlags(set)
 	s.Aggregation.AddFlags(set)

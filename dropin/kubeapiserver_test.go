@@ -118,7 +118,6 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"resource in capital": {"--runtime-config=apps/v1/Deployments=false", "lower case"},
 		"neither on nor off":  {"--runtime-config=apps/v1=perhaps", "--runtime-config"},
 		"ports of nodes":      {"--service-node-port-range=9-1", "--service-node-port-range"},
-		"encryption":          {"--encryption-provider-config=x", "--encryption-provider-config"},
 		"webhook for tokens":  {"--authentication-token-webhook-config-file=x", "--authentication-token-webhook-config-file"},
 		"webhook for rules":   {"--authorization-webhook-config-file=x", "--authorization-webhook-config-file"},
 		"flag of old":         {"--insecure-port=8080", "--insecure-port"},

@@ -140,7 +140,6 @@ func (k *kubeAPIServer) must(method, path, body string) string {
 func TestKubeAPIServerRefuses(t *testing.T) {
 	k := newKubeAPIServer(t)
 	for flag, names := range map[string]string{
-		"--encryption-provider-config=keys.yaml":                    "--encryption-provider-config",
 		"--authentication-token-webhook-config-file=hook.yaml":      "--authentication-token-webhook-config-file",
 		"--authorization-webhook-config-file=hook.yaml":             "--authorization-webhook-config-file",
 		"--authorization-mode=Webhook":                              "Webhook",

@@ -151,6 +151,8 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 		return e.Conflict(name)
 	case errors.Is(err, storage.ErrBadKey):
 		return BadRequest("invalid name or namespace: %q may not contain '/' or '%%' and may not be '.' or '..'", name)
+	case errors.Is(err, storage.ErrNotTransformed):
+		return apierrors.NewInternalError(errors.New(clip.Text(err.Error())))
 	case errors.Is(err, storage.ErrTooLarge):
 		return tooLarge(resource, name)
 	case errors.Is(err, storage.ErrCompacted):
@@ -163,10 +165,7 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 	case errors.Is(err, storage.ErrFutureRevision):
 		return apierrors.NewResourceExpired(err.Error())
 	case errors.Is(err, cacher.ErrCrowded):
-		crowded := Refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(
-			"%v; select by a label or in one namespace, or as another watch does, which costs nothing more, or try again later", err))
-		crowded.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: RetryAfter}
-		return crowded
+		return crowded(err)
 	case errors.Is(err, storage.ErrNoSpace):
 		return Refusal(http.StatusInsufficientStorage, metav1.StatusReasonInternalError, fmt.Sprintf(
 			"%v; free space on the server's disk if that is full, else delete objects, and writes go on by themselves; reads and watches go on meanwhile", err))
@@ -189,6 +188,14 @@ func (e *Endpoint) Failed(about Subject, err error) error {
 		return unavailable
 	}
 	return &failure{resource, name, err}
+}
+
+// crowded refuses a watch that would be one too many of its kind.
+func crowded(err error) error {
+	refused := Refusal(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, fmt.Sprintf(
+		"%v; select by a label or in one namespace, or as another watch does, which costs nothing more, or try again later", err))
+	refused.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: RetryAfter}
+	return refused
 }
 
 // ErrEnded is what a request is told whose time is over before anything can have come of it.
@@ -251,7 +258,7 @@ func (e *Endpoint) MethodNotAllowed(verb string) error {
 // Unreadable is the answer about a stored value that isn't an object.
 func (e *Endpoint) Unreadable(name string, cause error) error {
 	err := Refusal(http.StatusInternalServerError, metav1.StatusReasonStoreReadError, fmt.Sprintf(
-		"%s %q can't be read from storage: %s; it can only be deleted", e.GroupResource().String(), clip.Text(name), clip.Text(cause.Error())))
+		"%s %q can't be read from storage: %s; it can only be deleted, with ignoreStoreReadErrorWithClusterBreakingPotential=true", e.GroupResource().String(), clip.Text(name), clip.Text(cause.Error())))
 	err.ErrStatus.Details = &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip.Text(name)}
 	return err
 }

@@ -213,11 +213,7 @@ func (r *Registry) Read(ctx context.Context, key string) (*kube.Object, error) {
 	case err != nil && kv.Revision == 0:
 		return nil, err
 	}
-	o := kube.NewObject(kv.Key, kv.Value, kv.Revision)
-	if err != nil { // there is a value, and it can't be decrypted
-		o.Err = err
-	}
-	return o, nil
+	return kube.Changed(storage.Change{KeyValue: kv, Err: err}), nil // with an error there is a value, and it can't be decrypted
 }
 
 // maxReported bounds how many unreadable objects are remembered as logged; at the bound all are forgotten. A
@@ -244,7 +240,7 @@ func (u *unreadable) Report(o *kube.Object, err error) {
 	}
 	u.mu.Unlock()
 	if !known {
-		u.log.Warn("a stored value can't be read and is left out; it can be deleted",
+		u.log.Warn("a stored value can't be read and is left out",
 			"key", o.Key, "revision", int64(o.Revision), "error", err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // What tests outside of the package may see and bring about.
@@ -37,20 +38,20 @@ func Share(s *Server, e *etcd.Server) {
 // Lag makes a replica that hasn't started slow to hear of what is written: whatever it reads, and so each change, takes it
 // some time.
 func Lag(s *Server, d time.Duration) {
-	s.shares.onRead = func(string) error {
+	s.shares.reads = storagetest.OnRead(func(string) error {
 		time.Sleep(d)
 		return nil
-	}
+	})
 }
 
 // Hold makes a replica that hasn't started hear of nothing that is written, from hold to release.
 func Hold(s *Server) (hold, release func()) {
 	var reading sync.Mutex
-	s.shares.onRead = func(string) error {
+	s.shares.reads = storagetest.OnRead(func(string) error {
 		reading.Lock()
 		defer reading.Unlock()
 		return nil
-	}
+	})
 	return reading.Lock, sync.OnceFunc(reading.Unlock)
 }
 

@@ -40,6 +40,9 @@ func (in *instance) checks() []check {
 			return nil
 		}},
 	}
+	if in.backing.keys != nil { // a restart of this process wouldn't help
+		all = append(all, check{"kms-providers", []string{"healthz", "readyz"}, in.backing.keys.Health})
+	}
 	if in.replica != nil {
 		all = append(all, check{"consistency", []string{"readyz"}, in.replica.Reached}, check{"lag", []string{"readyz"}, in.replica.Follows})
 	}

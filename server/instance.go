@@ -33,12 +33,12 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
-	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -104,6 +104,7 @@ type backing struct {
 	backup   snapshot.Open    // of snapshots of the store
 	backups  *backups.Backups // nil: none are taken on schedule
 	client   *clientv3.Client // of the store; nil: no other process uses it
+	keys     *seal.Keys       // nil: nothing is encrypted
 	dataDir  string           // "" if nothing is kept on this machine
 }
 
@@ -125,39 +126,6 @@ type loops struct {
 // maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction, election and aggregator.
 const maxLoops = 7
 
-// given is what the settings and files of a start say.
-type given struct {
-	tokens        secrets.Tokens
-	administrator string           // the token that the kubeconfig gets; "": one of tokens, or none
-	certificate   *tls.Certificate // nil without TLS, or until the server has made one
-	origins       guard.Origins
-	proxy         *aggregator.Certificate // of the aggregator
-}
-
-// read returns what the settings and files say, or refuses them. It leaves nothing.
-func (s *Server) read() (g given, err error) {
-	if err = s.validate(); err != nil {
-		return g, err
-	}
-	if g.tokens, err = secrets.ReadTokens(s.Token, s.TokenFile, s.log()); err != nil {
-		return g, err
-	}
-	if s.Access.On() && s.Serving.KubeconfigFile != "" && len(g.tokens) == 0 { // there's no other token that its holder could use
-		g.tokens, g.administrator = g.tokens.Add()
-	}
-	if g.certificate, err = s.TLS.Read(s.log()); err != nil {
-		return g, err
-	}
-	if err = s.checkFiles(); err != nil {
-		return g, err
-	}
-	if g.origins, err = guard.ReadOrigins(s.Serving.CORSAllowedOrigins); err != nil {
-		return g, err
-	}
-	g.proxy, err = aggregator.ReadCertificate(s.Aggregation, s.log())
-	return g, err
-}
-
 // open brings everything up. The order matters. Whatever can be refused of flags and files is refused, and the port is taken,
 // before there is a data directory: a start that is refused leaves nothing. etcd locks the directory before we write files into it.
 func (s *Server) open(ctx context.Context) (_ *instance, err error) {
@@ -165,7 +133,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), rights: rights{origins: g.origins}, loops: loops{failed: make(chan error, maxLoops)}}
+	in := &instance{log: s.log(), rights: rights{origins: g.origins}, backing: backing{keys: g.keys}, loops: loops{failed: make(chan error, maxLoops)}}
 	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
@@ -208,6 +176,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := in.content.snapshots.Begin(ctx); err != nil {
 		return nil, err
 	}
+	seal.Report(in.cacher.Unreadable(), in.log)
 	in.ready.Store(true)
 	if err := in.writeKubeconfig(s, g.administrator, g.certificate); err != nil {
 		return nil, err
@@ -322,6 +291,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	if handler.rechecks() {
 		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
 	}
+	in.loops.background.Go(func() { in.backing.keys.Run(background, in.mend) })
 	if s.FreeMemory != nil {
 		in.loops.background.Go(func() { handler.watches.Tidy(background, s.FreeMemory) })
 	}
@@ -450,6 +420,7 @@ func (in *instance) closeAll() error {
 		in.loops.waitingFor.Store("etcd")
 		errs = append(errs, in.backing.etcd.Close())
 	}
+	in.backing.keys.Close()
 	return errors.Join(errs...)
 }
 

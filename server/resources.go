@@ -311,12 +311,12 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		if list, err = writes.Of(t.endpoint).DeleteCollection(r.Context(), asked); err != nil {
 			return err
 		}
-		w.warn(list.Warnings)
 	} else if err := w.enterSorting(r); err != nil {
 		return err
 	} else if list, err = reads.Of(t.endpoint).List(r.Context(), asked); err != nil {
 		return err
 	}
+	w.warn(list.Warnings)
 	return w.writeStream(r, media, w.auditedStream(media, func(out io.Writer) error { return list.Write(r.Context(), out) }))
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/system"
 )
 
@@ -165,6 +166,9 @@ type Data struct {
 
 	// Backups says whether the server takes snapshots of itself on schedule. By default it doesn't.
 	Backups backups.Options
+
+	// Encryption says which objects are encrypted at rest. By default none are.
+	Encryption seal.Options
 }
 
 // API says what a Server serves, and what it does by itself.
@@ -393,7 +397,7 @@ func (s *Server) validate() error {
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	for _, validate := range []func() error{s.TLS.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+	for _, validate := range []func() error{s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}

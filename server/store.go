@@ -11,10 +11,12 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
@@ -22,7 +24,7 @@ import (
 type sharedEtcd struct {
 	etcd      *etcd.Server
 	client    *clientv3.Client
-	onRead    func(key string) error               // of the Server's store
+	reads     storage.Transformer                  // of the Server's store
 	readIndex func(context.Context) (int64, error) // of the Server's store, instead of etcd's; nil: etcd's
 }
 
@@ -71,11 +73,11 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	in.backing.backup = in.backing.etcd.Snapshot
 	in.backing.etcd.SetCompacted(store.NoteCompacted)
 	store.ReadIndex = in.backing.etcd.ReadIndex()
+	store.SetTransformer(in.transformer(s))
 	if s.Data.Ephemeral {
 		store.AllowReplace()
 	}
 	if s.shares != nil {
-		store.OnRead = s.shares.onRead
 		if s.shares.readIndex != nil {
 			store.ReadIndex = s.shares.readIndex
 		}
@@ -96,7 +98,7 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 		}
 	}
 	options := s.Etcd
-	options.Log = in.log
+	options.Log, options.Transformer = in.log, in.transformer(s)
 	if in.backing.remote, err = remote.Open(ctx, options); err != nil {
 		return err
 	}
@@ -114,6 +116,22 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 		return fmt.Errorf("data directory %s %w", s.Data.Dir, err)
 	}
 	return nil
+}
+
+// transformer is what values go through on their way to etcd and back; nil for nothing.
+func (in *instance) transformer(s *Server) storage.Transformer {
+	switch {
+	case s.shares != nil && s.shares.reads != nil:
+		return s.shares.reads
+	case in.backing.keys != nil:
+		return in.backing.keys
+	}
+	return nil
+}
+
+// mend writes anew what couldn't be read, and can be with other keys.
+func (in *instance) mend(ctx context.Context) {
+	seal.Mend(ctx, in.backing.store, in.cacher.Unreadable(), in.log)
 }
 
 // compact removes old history from an etcd cluster, which the servers over it agree about, until ctx ends.

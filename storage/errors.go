@@ -34,6 +34,9 @@ var (
 	// ErrPremise is returned for a write whose context has a premise that doesn't hold any more (see WithPremise). Nothing was
 	// written.
 	ErrPremise = errors.New("what the write was judged by has changed")
+	// ErrNotTransformed is returned for a write whose value the store's Transformer refused, as when its keys can't be had. Nothing
+	// was written.
+	ErrNotTransformed = errors.New("the value couldn't be made ready for storage")
 	// ErrBadKey is returned when a key would reach outside its prefix.
 	ErrBadKey = errors.New("invalid key")
 	// ErrRewound is returned when the store's revision went back, or the store is another one: what was read of it before means

@@ -32,6 +32,12 @@ func (p Prefix) Group() string {
 	return group
 }
 
+// Resource returns the resource, in the plural.
+func (p Prefix) Resource() string {
+	_, resource, _ := strings.Cut(strings.TrimPrefix(string(p), Root), "/")
+	return strings.TrimSuffix(resource, "/")
+}
+
 // Key returns the key of an object: "{prefix}{namespace}/{name}", or "{prefix}{name}" where
 // namespace is empty. It refuses, with ErrBadKey, whatever could reach outside the prefix, so that
 // no name, whatever its bytes, gets at another resource, namespace or a file.

@@ -1,6 +1,7 @@
 // Package storage has the words for objects as bytes under keys, for their revisions, and for what changed.
 //
 //   - what a store is (this file), and the errors that its callers test for (errors.go)
+//   - what values go through on their way to etcd and back (transformer.go)
 //   - how keys are built (key.go), and which keys say that a store is ours (marker.go)
 //   - the guards that a context adds to writes (guards.go), and the write of many keys at once (replace.go)
 //   - the highest revision that was seen of something (watermark.go)
@@ -32,10 +33,11 @@ type KeyValue struct {
 	Key      string
 	Value    []byte
 	Revision Revision // of the last write to this key
+	Stale    bool     // the store's Transformer would store Value in another way now
 }
 
 // Change is one write to one key. Value is nil for a deletion. Err is set when the stored entry couldn't be decoded, and
-// then Key is empty too; or when the store's OnRead refused the value.
+// then Key is empty too; or when the store's Transformer refused what is stored, which Value is then.
 type Change struct {
 	KeyValue
 	Deleted bool
@@ -65,19 +67,19 @@ type Stretch struct {
 // The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. Package kv's Writer has the four writes and Pin
 // for every Store.
 type Store interface {
-	// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound, and OnRead's
-	// as for GetAt.
+	// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound, and the Transformer's as for
+	// GetAt.
 	Get(ctx context.Context, key string) (KeyValue, error)
 
 	// GetAt reads one key as it was at a revision; 0 means whatever is quickest to read: in the embedded store what the
 	// member has now. Errors: ErrNotFound if the key didn't exist then, ErrCompacted if history begins after the
-	// revision, ErrFutureRevision if etcd hasn't reached it. An error of a test's OnRead comes together with the key,
-	// revision and value.
+	// revision, ErrFutureRevision if etcd hasn't reached it. An error of the Transformer's comes together with the
+	// key, revision and what is stored.
 	GetAt(ctx context.Context, key string, at Revision) (KeyValue, error)
 
 	// List calls fn for each key of a range, in key order, as of one revision, which it returns. If at is 0, that's the
-	// present one, linearizably. The memory it takes doesn't grow with the number of keys. A value that OnRead refuses
-	// comes with its Err set. Errors: fn's, as it is, which ends the list; ErrCompacted if history begins after the
+	// present one, linearizably. The memory it takes doesn't grow with the number of keys. A value that the Transformer
+	// refuses comes with its Err set. Errors: fn's, as it is, which ends the list; ErrCompacted if history begins after the
 	// revision, also when that happens during the list; ErrFutureRevision if etcd hasn't reached it.
 	List(ctx context.Context, keys Range, at Revision, fn func(Change) error) (Revision, error)
 
@@ -87,7 +89,7 @@ type Store interface {
 
 	// Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 	// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-	// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
+	// ErrTooLarge, ErrNoSpace, ErrNotTransformed, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
 	// ErrUnavailable and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
 	Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error)
 

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -93,6 +94,9 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 		e.Res.Cache.Demand(l.demanded(opts)) // before the snapshot is taken
 		if err := l.open(ctx, opts); err != nil {
 			return nil, err
+		}
+		if opts.token == nil {
+			l.Warnings = l.leftOut()
 		}
 	} else if err := l.allShown(); err != nil || l.sorting == nil {
 		return l, err
@@ -415,6 +419,32 @@ func (l *List) appendHeader(buf []byte) []byte {
 		buf = append(append(append(buf, `,"shardInfo":{"selector":`...), name...), '}')
 	}
 	return append(append(buf, `},`...), shown.Members...)
+}
+
+// maxLeftOut is how many of the objects that can't be read are named to a client.
+const maxLeftOut = 10
+
+// leftOut warns of objects in what is listed that can't be read. Their labels aren't known, so it doesn't look at the selector of those.
+func (l *List) leftOut() []string {
+	var names []string
+	more := 0
+	for _, o := range l.endpoint.Res.Cache.Unreadable() {
+		switch {
+		case !strings.HasPrefix(o.Key, l.prefix) || l.name != "" && o.Name() != l.name:
+		case len(names) == maxLeftOut:
+			more++
+		default:
+			names = append(names, strings.TrimPrefix(o.Namespace()+"/"+o.Name(), "/"))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s that can't be read from storage are left out: %s", l.endpoint.GroupResource(), strings.Join(names, ", "))
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return []string{text}
 }
 
 // selects tells whether an object is in the list. What can't be read is reported and left out.

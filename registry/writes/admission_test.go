@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -850,7 +851,7 @@ func TestAdmissionOfUnreadable(t *testing.T) {
 	if _, err := s.Store.Create(s.ctx, key, []byte("{not JSON")); err != nil {
 		t.Fatal(err)
 	}
-	s.ok(e.Delete(s.ctx, "default", "a", nil, nil))
+	s.ok(e.Delete(s.ctx, "default", "a", url.Values{"ignoreStoreReadErrorWithClusterBreakingPotential": {"true"}}, nil))
 }
 
 // TestAdmissionConcurrently writes and deletes at once: no update is lost, though the hook takes part in it.

@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,6 +47,9 @@ func (e Writer) deleteOne(ctx context.Context, r *registry.Request, prepare func
 		d := Of(e).newDeletion(r, opts)
 		d.targetKey, d.Target = key, r.Target
 		prepare(d)
+		if err := d.mayIgnoreReadErrors(ctx); err != nil {
+			return registry.Result{}, err
+		}
 		if d.shown, err = e.Shown(r); err != nil {
 			return registry.Result{}, err
 		}
@@ -139,13 +143,11 @@ func (d *deletion) goOn(marked storage.Revision) {
 func (d *deletion) decide(ctx context.Context, old *kube.Object) (outcome, error) {
 	d.uid, d.gone, d.ends = "", false, false
 	prev, err := object.DecodeStored(old.Raw())
-	if old.Err != nil || err != nil {
-		if d.only != nil {
-			return outcome{}, fmt.Errorf("delete %q, which can't be read: %w", old.Key, storage.ErrConflict)
-		}
-		// Nobody can read it, so no finalizer can hold it. Deleting is all that a client can do about it.
-		d.gone = true
-		return outcome{remove: true}, d.check(old, "")
+	switch {
+	case old.Err != nil || err != nil:
+		return d.decideUnreadable(old, cmp.Or(old.Err, err))
+	case d.ignoresReadErrors():
+		return outcome{}, d.readable(old)
 	}
 	if d.asked {
 		if err := d.Readable(ctx, d.View, old); err != nil {

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
@@ -27,6 +28,10 @@ func (e Writer) DeleteCollection(ctx context.Context, r *registry.Request) (*rea
 	opts, err := e.parseDeleteOptions(r)
 	if err != nil {
 		return nil, err
+	}
+	if ignore := opts.IgnoreStoreReadErrorWithClusterBreakingPotential; ignore != nil && *ignore {
+		return nil, registry.InvalidOptions("DeleteOptions", field.ErrorList{field.Invalid(
+			field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true, "is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
 	return registry.Current(ctx, e.Endpoint, func(ctx context.Context, e *registry.Endpoint) (*reads.List, error) {
 		return Of(e).deleteListed(ctx, r, opts)
@@ -72,7 +77,7 @@ func (e Writer) deleteListed(ctx context.Context, r *registry.Request, opts *met
 	if err := work.Wait(); err != nil {
 		return nil, err
 	}
-	l.Page, l.Warnings = objects, e.deletionWarnings(opts)
+	l.Page, l.Warnings = objects, append(l.Warnings, e.deletionWarnings(opts)...)
 	for _, texts := range warned {
 		for _, text := range texts {
 			if len(l.Warnings) < maxListedWarnings && !slices.Contains(l.Warnings, text) {

@@ -22,6 +22,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -71,7 +72,7 @@ func start(t testing.TB, dir string, o registry.Options, prepare ...func(r *regi
 	return startOver(t, dir, nil, o, prepare...)
 }
 
-// startOver is start with a Store.OnRead.
+// startOver is start with a storagetest.OnRead, unless that is nil.
 func startOver(t testing.TB, dir string, onRead func(key string) error, o registry.Options, prepare ...func(r *registry.Registry)) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -80,7 +81,9 @@ func startOver(t testing.TB, dir string, onRead func(key string) error, o regist
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.OnRead = onRead
+	if onRead != nil {
+		store.SetTransformer(storagetest.OnRead(onRead))
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -288,7 +289,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// What somebody else wrote and nobody can read is reported, left out, and deletable.
+// What somebody else wrote and nobody can read is reported, left out, and deleted by who asks for that.
 func TestUnreadableObjects(t *testing.T) {
 	var log lockedBuffer
 	s := start(t, "", registry.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -318,11 +319,14 @@ func TestUnreadableObjects(t *testing.T) {
 	s.refused(err, 500, metav1.StatusReasonStoreReadError, `"bad"`)
 	_, err = w.Create(s.ctx, "default", nil, widget("bad", ""))
 	s.refused(err, 409, metav1.StatusReasonAlreadyExists)
-	s.ok(w.Delete(s.ctx, "default", "bad", nil, nil))
+	_, err = w.Delete(s.ctx, "default", "bad", nil, nil)
+	s.refused(err, 500, metav1.StatusReasonStoreReadError, `"bad"`)
+	ignoring := url.Values{"ignoreStoreReadErrorWithClusterBreakingPotential": {"true"}}
+	s.ok(w.Delete(s.ctx, "default", "bad", ignoring, nil))
 	s.ok(w.Create(s.ctx, "default", nil, widget("bad", "")))
 	_, err = s.Lookup(s.ctx, gvr("example.com", "v1", "x"))
 	s.refused(err, 404, metav1.StatusReasonNotFound)
-	s.ok(s.crds().Delete(s.ctx, "", "x.example.com", nil, nil))
+	s.ok(s.crds().Delete(s.ctx, "", "x.example.com", ignoring, nil))
 }
 
 type lockedBuffer struct {

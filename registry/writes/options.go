@@ -105,5 +105,8 @@ func deleteOptionsFromQuery(values url.Values, o *metav1.DeleteOptions) error {
 		//lint:ignore SA1019 it's deprecated, and still sent
 		o.OrphanDependents = &orphan
 	}
+	if ignore, set := q.Flag("ignoreStoreReadErrorWithClusterBreakingPotential"); set {
+		o.IgnoreStoreReadErrorWithClusterBreakingPotential = &ignore
+	}
 	return q.Err
 }

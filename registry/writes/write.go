@@ -206,10 +206,18 @@ func (w *write) inQueue(ctx context.Context, decide func(old *kube.Object) (outc
 // or what a dry run would do. It's given only about what was read from etcd: a client that writes with the version that
 // its last write returned must not be refused by a cache that hasn't seen that write yet.
 //
+// Of an object that the cache couldn't read, too, it begins with what etcd has: a key may have come since.
+//
 // It goes on until ctx ends: each conflict means that another writer succeeded. If the client insists on a version,
 // decide refuses as soon as the object has another one.
-func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide func(old *kube.Object) (outcome, error)) (*kube.Object, error) {
-	for fresh := false; ; {
+func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide func(old *kube.Object) (outcome, error)) (_ *kube.Object, err error) {
+	fresh := old != nil && old.Err != nil
+	if fresh {
+		if old, err = w.Res.Read(ctx, w.targetKey); err != nil {
+			return nil, err
+		}
+	}
+	for {
 		if err := ctx.Err(); err != nil { // nobody waits for what decide would do
 			return nil, err
 		}
@@ -220,7 +228,7 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 		if errors.Is(err, registry.ErrJudged) {
 			return nil, err
 		}
-		verdict := err != nil || w.dryRun || !c.remove && string(c.value) == string(old.Raw())
+		verdict := err != nil || w.dryRun || !c.remove && !old.Stale && string(c.value) == string(old.Raw())
 		if verdict && fresh {
 			return c.on(old), err
 		}
@@ -238,7 +246,7 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 		if readErr != nil {
 			return nil, readErr
 		}
-		if verdict && sameState(old, latest) {
+		if verdict && sameState(old, latest) && (err != nil || w.dryRun || !latest.Stale) {
 			return c.on(old), err
 		}
 		old, fresh = latest, true

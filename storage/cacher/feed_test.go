@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -238,14 +239,14 @@ func TestCompactedWhilePriming(t *testing.T) {
 	}
 	defer store.Close()
 	var first sync.Once
-	store.OnRead = func(string) error {
+	store.SetTransformer(storagetest.OnRead(func(string) error {
 		first.Do(func() {
 			if _, err := r.server.Client.Compact(ctx, int64(last)); err != nil {
 				t.Error(err)
 			}
 		})
 		return nil
-	}
+	}))
 	c := New(store, Options{})
 	c.bounds = smallBounds
 	ended := make(chan error, 1)

@@ -22,6 +22,7 @@ type Resource struct {
 
 	removedBytes atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 	changed      atomic.Int64 // rev, for those who don't want to wait for mu; written under it
+	unreadable   atomic.Int64 // objects with an Err; written under mu
 
 	// mu guards all below. The feed holds it while it applies a revision and matches the selectors of the groups
 	// that the changes may concern. Readers hold it to copy pointers, to clone the tree, to join and leave groups, and to
@@ -90,6 +91,7 @@ type contents struct {
 	objects []listed
 	tree    *btree.BTree[*kube.Object]
 	fields  *fieldIndex
+	broken  int64 // objects with an Err
 }
 
 // prepare makes the contents of what was listed. What the caches have already isn't changed. No lock is held meanwhile.
@@ -109,6 +111,7 @@ func (r *Resource) prepare(objects []listed) *contents {
 			c.fields.move(exchange{cur: o.Object})
 		}
 		c.tree.ReplaceOrInsert(o.Object)
+		c.broken += broken(o.Object)
 	}
 	return c
 }
@@ -126,6 +129,7 @@ func (r *Resource) install(c *contents, at storage.Revision, dirty []*cohort) []
 	before, now := r.tree, c.tree.Clone()
 	c.fields.complete = r.fields.complete
 	r.tree, r.fields = c.tree, c.fields
+	r.unreadable.Store(c.broken)
 	for name := range r.demands {
 		r.dropDemandLocked(name)
 	}
@@ -247,6 +251,9 @@ func (r *Resource) exchangeLocked(key string, cur *kube.Object) (prev *kube.Obje
 	} else {
 		prev, _ = r.tree.Delete(&kube.Object{Key: key})
 	}
+	if n := broken(cur) - broken(prev); n != 0 {
+		r.unreadable.Add(n)
+	}
 	r.fields.move(exchange{prev: prev, cur: cur})
 	r.moveDemandsLocked(exchange{prev: prev, cur: cur})
 	r.countRemoved(prev)
@@ -254,6 +261,14 @@ func (r *Resource) exchangeLocked(key string, cur *kube.Object) (prev *kube.Obje
 		prev.DropMessages()
 	}
 	return prev
+}
+
+// broken is 1 for an object that can't be read, else 0.
+func broken(o *kube.Object) int64 {
+	if o == nil || o.Err == nil {
+		return 0
+	}
+	return 1
 }
 
 // setChanged notes the revision of a change; mu must be held for writing.

@@ -1,5 +1,7 @@
 package cacher
 
+import "github.com/apiserver-lite/apiserver-lite/storage/kube"
+
 // Usage says how much the cacher holds, and of which bound.
 type Usage struct {
 	LogBytes       int64 // in the logs of all resources, of totalLogBytes
@@ -14,6 +16,7 @@ type Usage struct {
 	MessageBytes   int64 // in objects as protobuf, of messageBytes
 	Converted      int64 // objects that conversions made; without a bound of their own, see package kube
 	ConvertedBytes int64 // of these
+	Unreadable     int64 // objects that can't be read
 	Resources      int   // that have a cache, with objects or without
 }
 
@@ -22,6 +25,7 @@ func (c *Cacher) Usage() (u Usage) {
 	c.mu.RLock()
 	for _, r := range c.resources {
 		u.LogBytes += r.log.bytes.Load()
+		u.Unreadable += r.unreadable.Load()
 	}
 	u.Resources = len(c.resources)
 	c.mu.RUnlock()
@@ -38,6 +42,27 @@ func (c *Cacher) Usage() (u Usage) {
 		u.SnapshotBytes, _ = c.kept.sumLocked()
 	}
 	return u
+}
+
+// Unreadable returns the objects that can't be read, such as those that are encrypted under a key that the store hasn't got. Any goroutine
+// may call it.
+func (c *Cacher) Unreadable() (found []*kube.Object) {
+	c.each(func(r *Resource) { found = append(found, r.Unreadable()...) })
+	return found
+}
+
+// Unreadable returns the objects that can't be read, in the order of their keys.
+func (r *Resource) Unreadable() (found []*kube.Object) {
+	if r.unreadable.Load() == 0 {
+		return nil
+	}
+	r.Snapshot().tree.Ascend(func(o *kube.Object) bool {
+		if o.Err != nil {
+			found = append(found, o)
+		}
+		return true
+	})
+	return found
 }
 
 // Counts is what a cacher has counted since it was made.

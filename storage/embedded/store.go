@@ -50,6 +50,11 @@ func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) 
 	return s, nil
 }
 
+// SetTransformer says what values go through on their way to etcd and back. Call it before the store is used.
+func (s *Store) SetTransformer(t storage.Transformer) {
+	s.Reader.Transformer, s.Writer.Transformer = t, t
+}
+
 // Close implements storage.Store.
 func (s *Store) Close() { s.tail.close() }
 

@@ -234,12 +234,12 @@ func TestUnreadable(t *testing.T) {
 	ctx := t.Context()
 	s, _ := storagetest.Embedded(t)
 	unreadable := errors.New("unreadable")
-	s.OnRead = func(k string) error {
+	s.SetTransformer(storagetest.OnRead(func(k string) error {
 		if k == key+"b" {
 			return unreadable
 		}
 		return nil
-	}
+	}))
 	for _, k := range []string{key, key + "b"} {
 		if _, err := s.Create(ctx, k, []byte("one")); err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ type Object struct {
 
 	raw     []byte
 	offsets offsets
+	Stale   bool     // it would be stored in another way now, by another key: a write that changes nothing is done all the same
 	fields  *Fields  // the selectable fields whose values the object carries; nil for none
 	values  []string // of these fields, in their order
 	nameAt  uint32   // where the name begins in Key
@@ -32,6 +33,15 @@ type Object struct {
 // NewObject scans stored bytes into an Object. The Object keeps raw, and strings that share its bytes, so raw must not
 // change any more.
 func NewObject(key string, raw []byte, rev storage.Revision) *Object {
+	o := keyed(key, raw, rev)
+	s := scanner{jsonscan.Scanner{Data: raw}}
+	o.Err = s.scan(o)
+	o.labelBits = bitsOf(o.Labels)
+	return o
+}
+
+// keyed is an Object that knows the parts of its key, and nothing of its bytes.
+func keyed(key string, raw []byte, rev storage.Revision) *Object {
 	o := &Object{Key: key, Revision: rev, raw: raw}
 	if p, ns, _, ok := storage.SplitKey(key); ok {
 		o.spaceAt = uint32(len(p))
@@ -40,25 +50,26 @@ func NewObject(key string, raw []byte, rev storage.Revision) *Object {
 			o.nameAt += uint32(len(ns)) + 1
 		}
 	}
-	s := scanner{jsonscan.Scanner{Data: raw}}
-	o.Err = s.scan(o)
-	o.labelBits = bitsOf(o.Labels)
 	return o
 }
 
 // Changed makes the object that a change leaves. If the change couldn't be decoded, the object has its Err.
 func Changed(c storage.Change) *Object {
 	if c.Err != nil {
-		return &Object{Key: c.Key, Revision: c.Revision, raw: c.Value, Err: c.Err}
+		o := keyed(c.Key, c.Value, c.Revision)
+		o.Err = c.Err
+		return o
 	}
-	return NewObject(c.Key, c.Value, c.Revision)
+	o := NewObject(c.Key, c.Value, c.Revision)
+	o.Stale = c.Stale
+	return o
 }
 
 // At returns a copy of the object, as if rev were its last write. The copy keeps no messages (see Messages.Admit).
 func (o *Object) At(rev storage.Revision) *Object {
 	last := &Object{
 		Key: o.Key, Revision: rev, labelBits: o.labelBits, Labels: o.Labels, Err: o.Err, DeletionTimestamp: o.DeletionTimestamp,
-		raw: o.raw, offsets: o.offsets, fields: o.fields, values: o.values, nameAt: o.nameAt, spaceAt: o.spaceAt,
+		raw: o.raw, offsets: o.offsets, Stale: o.Stale, fields: o.fields, values: o.values, nameAt: o.nameAt, spaceAt: o.spaceAt,
 	}
 	last.converted.Store(o.converted.Load())
 	return last

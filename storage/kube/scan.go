@@ -2,8 +2,10 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 
@@ -31,8 +33,16 @@ type scanner struct{ jsonscan.Scanner }
 // maxStored bounds a stored value, in bytes: offsets into it are 32 bits wide.
 const maxStored = 1 << 31
 
+// encrypted is what every value begins with that Kubernetes' providers have encrypted.
+const encrypted = "k8s:enc:"
+
+var errEncrypted = errors.New("it's encrypted, and the server has no keys: see --encryption-provider-config")
+
 // scan fills in the object's attributes.
 func (s *scanner) scan(o *Object) error {
+	if strings.HasPrefix(string(s.Data[:min(len(s.Data), len(encrypted))]), encrypted) {
+		return errEncrypted
+	}
 	if len(s.Data) > maxStored {
 		return fmt.Errorf("stored value of %d bytes is too large", len(s.Data))
 	}

@@ -51,7 +51,7 @@ func Wrap(op, key string, err error) error {
 // ours are the errors that Wrap leaves as they are. Those that only come together with one of them aren't here.
 var ours = []error{
 	storage.ErrNotFound, storage.ErrExists, storage.ErrConflict, storage.ErrConditionFailed, storage.ErrCompacted, storage.ErrFutureRevision, storage.ErrTooLarge, storage.ErrNoSpace,
-	storage.ErrReplaced, storage.ErrFenced, storage.ErrOutOfTurn, storage.ErrPremise, storage.ErrBadKey, storage.ErrRewound, storage.ErrUnavailable,
+	storage.ErrReplaced, storage.ErrFenced, storage.ErrOutOfTurn, storage.ErrPremise, storage.ErrBadKey, storage.ErrRewound, storage.ErrUnavailable, storage.ErrNotTransformed,
 }
 
 // translate returns one of ours for an error of etcd's. Ours and a context's stay as they are; any other is ErrUnavailable.

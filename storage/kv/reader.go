@@ -2,6 +2,7 @@ package kv
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,20 +13,23 @@ import (
 // Reader is what every Store has for reading, as it has a Writer for writing: it makes what callers get of what etcd has.
 // The zero value works.
 type Reader struct {
-	// OnRead, if set, is called for each value that is read from etcd, with its key, by any goroutine. Its error becomes
-	// that of the read: the Err of a Change, or the error of a Get. Tests hold up readers with it, or make a value
-	// unreadable. Set it before the store is used.
-	OnRead func(key string) error
+	// Transformer, if set, makes values of what is stored. Set it before the store is used.
+	Transformer storage.Transformer
 }
 
-// Decode returns what a key holds, with OnRead's error. Its value shares kv's bytes.
+// Decode returns what a key holds. Its value may share kv's bytes. If the Transformer refuses them, they are the value, and the change has
+// its error.
 func (r *Reader) Decode(kv *mvccpb.KeyValue) storage.Change {
 	c := storage.Change{KeyValue: KeyValueOf(kv)}
-	if r.OnRead != nil {
-		if err := r.OnRead(c.Key); err != nil {
-			c.Err = fmt.Errorf("read %q: %w", c.Key, err)
-		}
+	if r.Transformer == nil {
+		return c
 	}
+	value, stale, err := r.Transformer.FromStorage(context.Background(), c.Key, c.Value)
+	if err != nil {
+		c.Err = fmt.Errorf("read %q: %w", c.Key, err)
+		return c
+	}
+	c.Value, c.Stale = value, stale
 	return c
 }
 

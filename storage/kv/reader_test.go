@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -36,10 +37,19 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestReader: what OnRead refuses keeps its key and value, and a deletion has no value that it could refuse.
+// refusing is a Transformer that refuses what is stored.
+type refusing struct{ err error }
+
+func (r refusing) ToStorage(context.Context, string, []byte) ([]byte, error) { return nil, r.err }
+
+func (r refusing) FromStorage(context.Context, string, []byte) ([]byte, bool, error) {
+	return nil, false, r.err
+}
+
+// TestReader: what a Transformer refuses keeps its key and value, and a deletion has no value that it could refuse.
 func TestReader(t *testing.T) {
 	broken := errors.New("broken")
-	r := Reader{OnRead: func(string) error { return broken }}
+	r := Reader{Transformer: refusing{broken}}
 	kv := &mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), ModRevision: 7}
 	if c := r.Decode(kv); !errors.Is(c.Err, broken) || c.Key != "k" || string(c.Value) != "v" || c.Revision != 7 {
 		t.Errorf("read %+v", c)

@@ -72,7 +72,11 @@ func (w *Writer) Replace(ctx context.Context, plan func() (storage.Replacement, 
 	if err != nil {
 		return 0, err
 	}
-	res, err := w.kv.Txn(ctx).Then(operations(b)...).Commit()
+	ops, err := w.operations(ctx, b)
+	if err != nil {
+		return 0, Wrap("replace", storage.Root, err)
+	}
+	res, err := w.kv.Txn(ctx).Then(ops...).Commit()
 	w.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
 		return 0, unanswered(ctx, "replace", storage.Root, err)
@@ -81,13 +85,17 @@ func (w *Writer) Replace(ctx context.Context, plan func() (storage.Replacement, 
 }
 
 // operations are those that etcd does for a Replacement.
-func operations(b storage.Replacement) []clientv3.Op {
+func (w *Writer) operations(ctx context.Context, b storage.Replacement) ([]clientv3.Op, error) {
 	ops := make([]clientv3.Op, 0, len(b.Puts)+len(b.Deletes)+1)
 	for _, d := range b.Deletes {
 		ops = append(ops, clientv3.OpDelete(d.First, clientv3.WithRange(d.Last+"\x00")))
 	}
 	for _, kv := range b.Puts {
-		ops = append(ops, put(kv.Key, kv.Value))
+		op, err := w.toStorage(ctx, put(kv.Key, kv.Value))
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
 	}
-	return append(ops, clientv3.OpPut(storage.ReplacedKey, ""))
+	return append(ops, clientv3.OpPut(storage.ReplacedKey, "")), nil
 }

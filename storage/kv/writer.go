@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,6 +16,9 @@ import (
 // Writer is the half of a Store that writes: transactions through a client of etcd. Each implementation of Store has one.
 // It is safe for concurrent use.
 type Writer struct {
+	// Transformer, if set, makes of values what is stored. Set it before the store is used.
+	Transformer storage.Transformer
+
 	kv   clientv3.KV
 	gate *gate // nil unless AllowReplace was called
 }
@@ -35,6 +39,19 @@ func (w *Writer) Update(ctx context.Context, key string, value []byte, expected 
 // Delete is storage.Store's.
 func (w *Writer) Delete(ctx context.Context, key string, expected storage.Revision) (storage.Revision, error) {
 	return w.change(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
+}
+
+// toStorage is an operation with what is stored instead of the value. Its error is an ErrNotTransformed.
+func (w *Writer) toStorage(ctx context.Context, op clientv3.Op) (clientv3.Op, error) {
+	if w.Transformer == nil || !op.IsPut() {
+		return op, nil
+	}
+	stored, err := w.Transformer.ToStorage(ctx, string(op.KeyBytes()), op.ValueBytes())
+	if err != nil {
+		return op, fmt.Errorf("%w: %w", storage.ErrNotTransformed, err)
+	}
+	op.WithValueBytes(stored)
+	return op, nil
 }
 
 // put is the operation that writes a key, with the value itself: OpPut copies it twice.
@@ -63,7 +80,11 @@ func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (stor
 // commit does a write if the key is as expected, and all conditions and the guards of ctx hold.
 func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (storage.Revision, error) {
 	also := guards{storage.GuardsOf(ctx)}
-	if err := ctx.Err(); err != nil { // etcd might do it all the same
+	err := ctx.Err() // etcd might do it all the same
+	if err == nil {
+		write, err = w.toStorage(ctx, write)
+	}
+	if err != nil {
 		also.Premise.Set(storage.PremiseUnused)
 		return 0, Wrap(g.op, g.key, err)
 	}

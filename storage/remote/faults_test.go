@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // silencer passes connections on to an etcd, until it's silent: then it takes what comes, and says nothing.
@@ -223,18 +224,20 @@ func TestStreamsOfWatches(t *testing.T) {
 	})
 }
 
-// TestOnReadUnlocked: OnRead may ask the store.
+// TestOnReadUnlocked: a Transformer may ask the store.
 func TestOnReadUnlocked(t *testing.T) {
 	url, _ := startEtcd(t, t.TempDir(), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s := open(t, remote.Options{Servers: []string{url}})
 	read := make(chan string, 1)
-	s.OnRead = func(key string) error {
-		s.TailBytes()
-		read <- key
+	var s *remote.Store
+	s = open(t, remote.Options{Servers: []string{url}, Transformer: storagetest.OnRead(func(got string) error {
+		if got == key {
+			s.TailBytes()
+			read <- got
+		}
 		return nil
-	}
+	})})
 	_, at, err := s.Window(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -277,7 +277,7 @@ func newestWrite(changes []storage.Change) write {
 }
 
 // decode returns the changes that the follower hasn't had: a watch that etcd's client resumed may repeat some. It runs
-// without the lock, because it calls OnRead.
+// without the lock, because it calls the Transformer.
 func (f *follower) decode(events []*clientv3.Event) (changes []storage.Change) {
 	f.mu.Lock()
 	upTo := f.upTo

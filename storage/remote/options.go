@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // What the fields of Options default to.
@@ -53,6 +54,9 @@ type Options struct {
 
 	// CompactionInterval is how often history is compacted. Never compacts nothing. Defaults to DefaultCompactionInterval.
 	CompactionInterval time.Duration
+
+	// Transformer, if set, is what values go through on their way to etcd and back.
+	Transformer storage.Transformer
 
 	// Log gets what Connect waits for. Defaults to slog.Default().
 	Log *slog.Logger

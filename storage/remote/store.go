@@ -52,12 +52,13 @@ type followed struct {
 // Connect does, also for the claim. Errors as for Connect and Claim.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	log := cmp.Or(o.Log, slog.Default())
-	s := &Store{prefix: o.prefix(), log: log}
+	s := &Store{Reader: kv.Reader{Transformer: o.Transformer}, prefix: o.prefix(), log: log}
 	s.progress.wanted = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	_, err := connect(ctx, o, func(ctx context.Context, client *clientv3.Client) error {
 		client.KV = kv.Through(s.unlessGone, client.KV)
 		s.Writer, s.client = kv.NewWriter(client), client
+		s.Writer.Transformer = o.Transformer
 		return s.identify(ctx)
 	})
 	if err != nil {

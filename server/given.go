@@ -1,0 +1,47 @@
+package server
+
+import (
+	"crypto/tls"
+
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
+	"github.com/apiserver-lite/apiserver-lite/storage/seal"
+)
+
+// given is what the settings and files of a start say.
+type given struct {
+	tokens        secrets.Tokens
+	administrator string           // the token that the kubeconfig gets; "": one of tokens, or none
+	certificate   *tls.Certificate // nil without TLS, or until the server has made one
+	origins       guard.Origins
+	proxy         *aggregator.Certificate // of the aggregator
+	keys          *seal.Keys              // nil without encryption
+}
+
+// read returns what the settings and files say, or refuses them. It leaves nothing.
+func (s *Server) read() (g given, err error) {
+	if err = s.validate(); err != nil {
+		return g, err
+	}
+	if g.tokens, err = secrets.ReadTokens(s.Token, s.TokenFile, s.log()); err != nil {
+		return g, err
+	}
+	if s.Access.On() && s.Serving.KubeconfigFile != "" && len(g.tokens) == 0 { // there's no other token that its holder could use
+		g.tokens, g.administrator = g.tokens.Add()
+	}
+	if g.certificate, err = s.TLS.Read(s.log()); err != nil {
+		return g, err
+	}
+	if err = s.checkFiles(); err != nil {
+		return g, err
+	}
+	if g.origins, err = guard.ReadOrigins(s.Serving.CORSAllowedOrigins); err != nil {
+		return g, err
+	}
+	if g.proxy, err = aggregator.ReadCertificate(s.Aggregation, s.log()); err != nil {
+		return g, err
+	}
+	g.keys, err = seal.Open(s.Data.Encryption, s.log())
+	return g, err
+}

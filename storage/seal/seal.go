@@ -1,0 +1,152 @@
+// Package seal encrypts objects at rest, as a file says that has Kubernetes' form (EncryptionConfiguration of apiserver.config.k8s.io/v1).
+//
+// It owns the transformer of a store's values: Keys. What the file says, which ciphers there are and how a KMS is asked is upstream's code, so
+// each can read what the other has encrypted. An object's key in etcd is authenticated data where the cipher knows such (aesgcm, kms v2): a
+// value that somebody moved to another key can't be read there.
+//
+// The file is read again when it changes, if that's asked for (reload.go). What couldn't be read before is then written anew, so that the caches
+// of every replica get it (unreadable.go).
+//
+// Goroutines: Run is one of the caller's. Upstream has some for each KMS, which end with Close. Locks: none. Nothing here grows.
+package seal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
+	"k8s.io/apiserver/pkg/storage/value"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Options say where the keys are. The zero Options encrypt nothing.
+type Options struct {
+	// File is kube-apiserver's --encryption-provider-config.
+	File string
+
+	// Reload reads the file again when it has changed.
+	Reload bool
+}
+
+// serverName is this program in upstream's metrics of KMSs.
+const serverName = "apiserver-lite"
+
+// Keys are what a file says: they implement storage.Transformer. They're safe for concurrent use.
+type Keys struct {
+	options Options
+	log     *slog.Logger
+	now     atomic.Pointer[keys]
+}
+
+// keys are what the file said at one time.
+type keys struct {
+	transformers encryptionconfig.StaticTransformers
+	config       *encryptionconfig.EncryptionConfiguration
+	end          context.CancelFunc // ends the goroutines and connections of KMSs
+}
+
+// AddFlags adds kube-apiserver's flags.
+func (o *Options) AddFlags(set *pflag.FlagSet) {
+	set.StringVar(&o.File, "encryption-provider-config", "", "file that says which resources are encrypted in the store and how, in Kubernetes' form (EncryptionConfiguration)")
+	set.BoolVar(&o.Reload, "encryption-provider-config-automatic-reload", false, "read that file again when it changes")
+}
+
+// Validate refuses settings that contradict.
+func (o *Options) Validate() error {
+	if o.Reload && o.File == "" {
+		return errors.New("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
+	}
+	return nil
+}
+
+// Open reads the file; without one it returns nil. Errors say what is wrong with the file, and in which line where that's
+// known. A KMS that doesn't answer is no error: its objects can't be read until it does.
+func Open(o Options, log *slog.Logger) (*Keys, error) {
+	if o.File == "" {
+		return nil, nil
+	}
+	k := &Keys{options: o, log: log}
+	now, err := k.read()
+	if err != nil {
+		return nil, fmt.Errorf("--encryption-provider-config: %w", err)
+	}
+	k.now.Store(now)
+	return k, nil
+}
+
+// read reads the file.
+func (k *Keys) read() (*keys, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	config, err := encryptionconfig.LoadEncryptionConfig(ctx, k.options.File, k.options.Reload, serverName)
+	if err != nil {
+		cancel()
+		return nil, located(k.options.File, err)
+	}
+	return &keys{config.Transformers, config, cancel}, nil
+}
+
+// Close ends what asks KMSs. Nil Keys have none.
+func (k *Keys) Close() {
+	if k != nil {
+		k.now.Load().end()
+	}
+}
+
+// of returns what the values of a resource go through; nil for keys that hold no object.
+func (k *keys) of(key string) value.Transformer {
+	p, _, _, ok := storage.SplitKey(key)
+	if !ok {
+		return nil
+	}
+	return k.transformers.TransformerForResource(schema.GroupResource{Group: p.Group(), Resource: p.Resource()})
+}
+
+// ToStorage implements storage.Transformer.
+func (k *Keys) ToStorage(ctx context.Context, key string, plain []byte) ([]byte, error) {
+	t := k.now.Load().of(key)
+	if t == nil {
+		return plain, nil
+	}
+	return t.TransformToStorage(ctx, plain, value.DefaultContext(key))
+}
+
+// FromStorage implements storage.Transformer.
+func (k *Keys) FromStorage(ctx context.Context, key string, stored []byte) (plain []byte, stale bool, err error) {
+	t := k.now.Load().of(key)
+	if t == nil {
+		return stored, false, nil
+	}
+	plain, stale, err = t.TransformFromStorage(ctx, stored, value.DefaultContext(key))
+	if err != nil {
+		return nil, false, fmt.Errorf("decrypt: %w", err)
+	}
+	return plain, stale, nil
+}
+
+// healthTimeout is how long a KMS may take to say how it is.
+const healthTimeout = 5 * time.Second
+
+// Health asks the KMSs. Its error says which doesn't answer as it should.
+func (k *Keys) Health() error { return k.now.Load().health(context.Background()) }
+
+func (k *keys) health(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil) // upstream's checks take one, for its context alone
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, check := range k.config.HealthChecks {
+		errs = append(errs, check.Check(r))
+	}
+	return errors.Join(errs...)
+}
