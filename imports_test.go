@@ -42,7 +42,7 @@ var floors = []floor{
 	{"storage/etcd", []string{"storage", "storage/etcd/check", "storage/snapshot", "storage/history", "storage/kv", "internal/loglimit", "internal/private"}},
 	{"storage/election", []string{"storage"}},
 	{"storage/kube", []string{"internal/jsonscan", "selectors", "watchstream", "kubeproto", "storage"}},
-	{"storage/seal", []string{"storage", "storage/kube"}},
+	{"storage/seal", []string{"internal/private", "storage", "storage/kube"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "storage", "storage/kube"}},
 	{"registry/clip", nil},
 	{"registry/jsontree", nil},

@@ -32,7 +32,7 @@ import (
 const defaultServer = "http://127.0.0.1:8080"
 
 // Names are the subcommands.
-var Names = []string{"watch", "get", "apply", "delete", "member"}
+var Names = []string{"watch", "get", "apply", "delete", "rewrite", "member"}
 
 // newCommand returns a subcommand and how its help begins.
 func newCommand(name string) (c command, usage string) {
@@ -45,6 +45,8 @@ func newCommand(name string) (c command, usage string) {
 		return &applyCommand{}, "apply -f FILE\n\nApplies the objects in files (server-side apply)."
 	case "delete":
 		return &deleteCommand{}, "delete RESOURCE NAME... | -f FILE\n\nDeletes objects."
+	case "rewrite":
+		return &rewriteCommand{}, "rewrite [RESOURCE...]\n\nHas the server store objects anew that it would store in another way now: under a newer key, or in another version. Without RESOURCE\nit's all kinds. An interrupted one goes on when it's run again."
 	case "member":
 		return &memberCommand{}, "member list | remove NAME\n\nLists the processes that have the server's store, or removes one of them."
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/value"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -82,8 +83,11 @@ func Open(o Options, log *slog.Logger) (*Keys, error) {
 	return k, nil
 }
 
-// read reads the file.
+// read reads the file. One that others can use is refused: whoever has the keys has the Secrets.
 func (k *Keys) read() (*keys, error) {
+	if err := private.Secret(k.options.File, k.log); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	config, err := encryptionconfig.LoadEncryptionConfig(ctx, k.options.File, k.options.Reload, serverName)
 	if err != nil {
