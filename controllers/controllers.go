@@ -23,18 +23,19 @@ import (
 
 // The controllers that can be on or off.
 const (
-	GarbageCollector = "garbage-collector"       // deletes dependents whose owners are gone
-	Namespace        = "namespace"               // empties and removes namespaces that are being deleted
-	Expiry           = "expiry"                  // deletes objects whose annotation says until when they live
-	Aggregation      = "clusterrole-aggregation" // puts ClusterRoles together from others
-	ServiceAccount   = "serviceaccount"          // makes the ServiceAccount "default" in every namespace
-	ResourceQuota    = "resourcequota"           // counts what is used of quotas
+	GarbageCollector = "garbage-collector"        // deletes dependents whose owners are gone
+	Namespace        = "namespace"                // empties and removes namespaces that are being deleted
+	Expiry           = "expiry"                   // deletes objects whose annotation says until when they live
+	Aggregation      = "clusterrole-aggregation"  // puts ClusterRoles together from others
+	ServiceAccount   = "serviceaccount"           // makes the ServiceAccount "default" in every namespace
+	ResourceQuota    = "resourcequota"            // counts what is used of quotas
+	StorageMigrator  = "storage-version-migrator" // has objects stored anew, as StorageVersionMigrations ask for
 	// PolicyStatus says in the status of ValidatingAdmissionPolicies what their expressions get wrong. The write of a policy does it.
 	PolicyStatus = "validatingadmissionpolicy-status"
 )
 
 // Names are the controllers that can be on or off, in the order in which errors and pages list them.
-var Names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota, PolicyStatus}
+var Names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota, StorageMigrator, PolicyStatus}
 
 // Set says which controllers are on.
 type Set map[string]bool
@@ -177,6 +178,9 @@ func New(o Options) *Controllers {
 	}
 	if o.On[ResourceQuota] {
 		c.add(newResourceQuotas(c, o.Quotas))
+	}
+	if o.On[StorageMigrator] {
+		c.add(newMigrations(c))
 	}
 	c.add(newExpiry(c, o.On[Expiry]))
 	if len(o.Duties) > 0 {

@@ -337,6 +337,44 @@ func TestEncryptionReloads(t *testing.T) {
 	}
 }
 
+const migrationsPath = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
+
+// TestStorageVersionMigration: what is stored under an old key, or in an old version, is stored anew when a StorageVersionMigration asks for it.
+func TestStorageVersionMigration(t *testing.T) {
+	x := newSealed(t, key("secretbox", "k1"))
+	all := func(o *server.Server) { o.API.Builtin = "all" }
+	s := x.serve(all)
+	s.PostYAML(secretsPath, secret("a"))
+	s.PostYAML(definitionsPath, widgets)
+	s.PostYAML(widgetsPath, widget("a"))
+	x.write(key("secretbox", "k2"), key("secretbox", "k1"))
+	until(t, "the server has the new key", func() bool { return strings.Contains(x.log.take(), "was read again") })
+	two := strings.Replace(widgets, "  - name: v1\n    served: true\n    storage: true\n", "  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n  - name: v1\n    served: true\n    storage: false\n", 1)
+	if res, body := s.Do("PATCH", definitionsPath+"/widgets.example.com?fieldManager=t&force=true", two, "Content-Type", "application/apply-patch+yaml"); res.StatusCode != http.StatusOK {
+		t.Fatalf("the definition is answered %d %s", res.StatusCode, body)
+	}
+	for name, resource := range map[string]string{"secrets": "{resource: secrets}", "widgets": "{group: example.com, resource: widgets}", "none": "{group: example.com, resource: frobs}"} {
+		s.PostYAML(migrationsPath, "metadata: {name: "+name+"}\nspec: {resource: "+resource+"}")
+	}
+	s.Quiescent()
+	for name, want := range map[string]string{"secrets": "Succeeded", "widgets": "Succeeded", "none": "Failed"} {
+		if got := s.Get(migrationsPath + "/" + name); !strings.Contains(got, `"type":"`+want+`"`) {
+			t.Errorf("the migration of %s is %s, want %s", name, got, want)
+		}
+	}
+	if stored := x.stored(secretsKeys + "a"); !bytes.HasPrefix(stored, []byte("k8s:enc:secretbox:v1:k2:")) {
+		t.Errorf("the Secret is stored as %.40q", stored)
+	}
+	x.write(key("secretbox", "k2"))
+	s = x.serve(all)
+	if got := s.Get(secretsPath + "/a"); !strings.Contains(got, hidden) {
+		t.Errorf("without the old key, the Secret is %s", got)
+	}
+	if got := s.Get(strings.Replace(widgetsPath, "v1", "v2", 1) + "/a"); !strings.Contains(got, `"apiVersion":"example.com/v2"`) {
+		t.Errorf("the widget is %s", got)
+	}
+}
+
 // TestKMSFails: while a KMS doesn't answer, readyz says so, and what needs no answer of it goes on.
 func TestKMSFails(t *testing.T) {
 	plugin, provider := newKMS(t, "failing")

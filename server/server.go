@@ -188,7 +188,7 @@ type API struct {
 	Unserved func(schema.GroupVersionResource) bool
 
 	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
-	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation, resourcequota and validatingadmissionpolicy-status. With
+	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation, resourcequota, storage-version-migrator and validatingadmissionpolicy-status. With
 	// "none" it does what kube-apiserver does alone. Defaults to "all".
 	Controllers string
 
