@@ -27,6 +27,7 @@ var floors = []floor{
 	{"internal/jsonscan", nil},
 	{"internal/connections", nil},
 	{"internal/exit", nil},
+	{"internal/reload", nil},
 	{"audit", []string{"internal/private"}},
 	{"backup/document", nil}, // YAML
 	{"kubeproto", nil},
@@ -42,7 +43,7 @@ var floors = []floor{
 	{"storage/etcd", []string{"storage", "storage/etcd/check", "storage/snapshot", "storage/history", "storage/kv", "internal/loglimit", "internal/private"}},
 	{"storage/election", []string{"storage"}},
 	{"storage/kube", []string{"internal/jsonscan", "selectors", "watchstream", "kubeproto", "storage"}},
-	{"storage/seal", []string{"internal/private", "storage", "storage/kube"}},
+	{"storage/seal", []string{"internal/private", "internal/reload", "storage", "storage/kube"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "storage", "storage/kube"}},
 	{"registry/clip", nil},
 	{"registry/jsontree", nil},
@@ -107,7 +108,7 @@ var floors = []floor{
 	{"server/negotiation", []string{"kubeproto", "watchstream"}},
 	{"server/watches", []string{"access", "fair", "registry/clip", "server/wire", "storage/cacher", "watchstream"}},
 	{"server/replica", []string{"controllers", "storage", "storage/kv", "storage/cacher", "storage/election"}},
-	{"server/secrets", []string{"access", "internal/private", "storage"}},
+	{"server/secrets", []string{"access", "internal/private", "internal/reload", "storage"}},
 	{"server/kubeconfig", []string{"server/secrets"}},
 	{"server/markup", []string{"registry/clip"}},
 	{"server/console", nil}, // files of a page

@@ -268,7 +268,9 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.sweeper = new(watchstream.Sweeper)
 	handler := newHandler(in, s, identity)
 	in.handler = handler
-	in.port.Serve(ctx, handler, s.TLS.Serving(certificate, s.Access.NeedsTLS()), in.loops.failed)
+	secure, shown := s.TLS.Serving(certificate, s.Access.NeedsTLS())
+	in.port.Serve(ctx, handler, secure, in.loops.failed)
+	in.loops.background.Go(func() { s.TLS.Rotate(background, shown, in.log) })
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
 	if in.replica != nil {

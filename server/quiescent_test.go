@@ -185,7 +185,7 @@ func TestUnknownController(t *testing.T) {
 		s.Close()
 		t.Fatal("it's taken")
 	}
-	for _, part := range []string{"--controllers", `"jobs"`, "garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota,validatingadmissionpolicy-status", "all", "none"} {
+	for _, part := range []string{"--controllers", `"jobs"`, "garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota,storage-version-migrator,validatingadmissionpolicy-status", "all", "none"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %s", err, part)
 		}

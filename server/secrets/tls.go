@@ -3,15 +3,18 @@
 package secrets
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 )
 
 const (
@@ -124,20 +127,50 @@ func leaveCertificate(certPath, keyPath string, hosts []string, now time.Time) (
 	return &pair, err
 }
 
-// Serving returns what HTTPS is served with; nil without a certificate. asks tells whether clients are asked for one of theirs.
-func (o TLS) Serving(certificate *tls.Certificate, asks bool) *tls.Config {
+// Shown is the certificate that a server shows: it may change. It's safe for concurrent use.
+type Shown struct {
+	now atomic.Pointer[tls.Certificate]
+}
+
+// Serving returns what HTTPS is served with; both are nil without a certificate. asks tells whether clients are asked for one of theirs.
+func (o TLS) Serving(certificate *tls.Certificate, asks bool) (*tls.Config, *Shown) {
 	if certificate == nil {
-		return nil
+		return nil, nil
 	}
+	shown := &Shown{}
+	shown.now.Store(certificate)
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.Config != nil {
 		config = o.Config.Clone()
 	}
-	config.Certificates = []tls.Certificate{*certificate}
+	config.Certificates, config.GetConfigForClient = nil, nil
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.now.Load(), nil }
 	if asks && config.ClientAuth == tls.NoClientCert {
 		config.ClientAuth = tls.RequestClientCert // package access verifies it
 	}
-	return config
+	return config, shown
+}
+
+// Rotate shows the certificate in the files of --tls-cert-file and --tls-key-file whenever they have changed, until ctx ends: new connections
+// get it. Files that can't be used are logged, and what is shown stays. It returns at once where there are no such files.
+func (o TLS) Rotate(ctx context.Context, shown *Shown, log *slog.Logger) {
+	if shown == nil || o.CertFile == "" {
+		return
+	}
+	reload.Files{
+		Paths: []string{o.CertFile, o.KeyFile},
+		Read: func(context.Context) error {
+			pair, err := o.Read(log)
+			if err == nil {
+				shown.now.Store(pair)
+				log.Info("a new certificate is shown", "file", o.CertFile, "until", pair.Leaf.NotAfter)
+			}
+			return err
+		},
+		Refused: func(err error) {
+			log.Error("the new certificate is refused: the one before is shown", "error", err)
+		},
+	}.Watch(ctx)
 }
 
 func missing(path string) bool {

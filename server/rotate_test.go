@@ -1,0 +1,63 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// TestCertificateRotates: new connections get the certificate that is in the files, those that are open go on, and files that can't be used
+// change nothing.
+func TestCertificateRotates(t *testing.T) {
+	authority := credentials.NewAuthority(t, "servers")
+	certFile, keyFile := credentials.Files(t, authority.Issue(t, "first", nil, nil))
+	log := new(syncBuffer)
+	s := servertest.New(t, func(o *server.Server) {
+		o.TLS.CertFile, o.TLS.KeyFile = certFile, keyFile
+		o.Log = slog.New(slog.NewTextHandler(log, nil))
+	})
+	s.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	shown := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	put := func(from, to string) {
+		t.Helper()
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := s.Watch("/api/v1/namespaces?watch=true")
+	defer w.Close()
+	newCert, newKey := credentials.Files(t, authority.Issue(t, "second", nil, nil))
+	put(newCert, certFile) // without its key
+	until(t, "a line about the pair", func() bool { return strings.Contains(log.take(), "the one before is shown") })
+	if name := shown(); name != "first" {
+		t.Errorf("with a certificate that doesn't fit its key, %s is shown", name)
+	}
+	put(newKey, keyFile)
+	until(t, "the new certificate", func() bool { return shown() == "second" })
+	s.PostYAML("/api/v1/namespaces", "metadata: {name: later}")
+	for line := ""; !strings.Contains(line, `"later"`); {
+		var err error
+		if line, err = w.Next(); err != nil {
+			t.Fatalf("the watch ended: %v", err)
+		}
+	}
+}
