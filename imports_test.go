@@ -132,7 +132,7 @@ var floors = []floor{
 	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
 	{"backup", []string{"internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
 	{"backup/text", []string{"access", "internal/exit", "client", "client/cli", "backup/document"}},
-	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup", "backup/text"}}, // main
+	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup", "backup/text", "storage/etcd"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.

@@ -69,6 +69,8 @@ type flags struct {
 	version  bool
 	parent   parentFlag
 
+	config           string
+	check            bool
 	console          bool
 	managedFields    string
 	serviceIPs       string
@@ -116,6 +118,12 @@ func (p process) run(args []string) int {
 	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: level}))
 	setGlobals(log)
 
+	if f.check {
+		if err := check(&f.server, p.Out); err != nil {
+			return exit.Why(p.Err, program, exit.Failure, err)
+		}
+		return exit.OK
+	}
 	ctx, stop := signals(log)
 	defer stop()
 	if f.parent.on {
@@ -260,6 +268,9 @@ func parse(f *flags, args []string, getenv func(string) string) error {
 		}
 	})
 	f.server.Token = getenv(envPrefix + "TOKEN")
+	if err == nil && f.config != "" {
+		err = fromFile(set, f.config)
+	}
 	if err != nil {
 		return err
 	}
@@ -358,12 +369,18 @@ func flagGroups(f *flags) []flagGroup {
 	s.Cluster.AddFlags(group("Several processes, one store"))
 	s.Etcd.AddFlags(group("An etcd cluster elsewhere"))
 
-	set = group("The process")
+	f.addProcess(group("The process"))
+	return groups
+}
+
+// addProcess adds the flags that are about the process.
+func (f *flags) addProcess(set *pflag.FlagSet) {
 	set.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	set.Var(&f.parent, "exit-with-parent", "shut down when the process that started this one ends; =PID names it")
 	set.Lookup("exit-with-parent").NoOptDefVal = "true"
+	set.StringVar(&f.config, configFlag, "", "YAML file with flags and their values, as 'data-dir: data'; flags and the environment win over it")
+	set.BoolVar(&f.check, "check", false, "say whether a server could start with these flags, files and data directory, and exit")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
-	return groups
 }
 
 // flagSet is all of flagGroups.

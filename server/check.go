@@ -16,6 +16,7 @@ func (s *Server) Check() error {
 	if err != nil {
 		return err
 	}
+	defer g.keys.Close()
 	a, err := access.New(context.Background(), s.Access, access.Wiring{Admin: g.tokens.Has, Log: s.Log})
 	if err != nil {
 		return err

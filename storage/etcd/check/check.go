@@ -93,46 +93,73 @@ func (d Directory) Applied() (err error) {
 	return nil
 }
 
+// Sound says whether the directory is sound, as Open does, but for the cluster that the files belong to. It changes nothing.
+func (d Directory) Sound() (err error) {
+	defer catchFaults(d.Member(), &err)()
+	_, err = d.judge()
+	return err
+}
+
 // check looks at the files, and repairs what a crash can leave.
 func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 	defer catchFaults(d.Member(), &err)()
+	v, err := d.judge()
+	switch {
+	case err != nil || v.empty:
+		return 0, err
+	case v.unbegun:
+		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
+		return 0, os.RemoveAll(d.Member())
+	case v.wal.clusterID != d.ClusterID:
+		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
+			d.Member(), v.wal.clusterID, d.Marker, d.ClusterID)
+	}
+	if v.wal.torn {
+		log.Warn("a write that wasn't finished at the log's end was dropped; it was never acknowledged", "file", v.wal.lastFile, "offset", v.wal.end)
+	}
+	return v.wal.commit, errors.Join(v.wal.mend(), trim(d.Database(), v.pages))
+}
+
+// verdict is what the files of a sound directory are.
+type verdict struct {
+	empty   bool // there are none, and never were
+	unbegun bool // the first start was killed before anything was acknowledged
+	wal     walSummary
+	pages   int64 // of the database
+}
+
+// judge looks at the files. It changes nothing. Its error is that the directory isn't sound.
+func (d Directory) judge() (v verdict, err error) {
 	if _, err := os.Lstat(d.Member()); errors.Is(err, fs.ErrNotExist) {
 		if d.Used {
-			return 0, &damage{d.Member(), wholeFile, "it is missing"}
+			return v, &damage{d.Member(), wholeFile, "it is missing"}
 		}
-		return 0, nil
+		return verdict{empty: true}, nil
 	}
 	sum, err := readWAL(d)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	index, pages, err := d.checkDB(sum)
 	if err != nil {
-		return 0, err
+		return v, err
 	}
 	switch {
 	case sum.commit == 0 && (index == 0 || index == 1 && sum.lastIndex == 0) && !d.Used:
 		// Nothing was committed, so nothing was acknowledged: the first start was killed. etcd would wait
 		// forever for a member that it never added. The entry that adds the first member, and no other, may come into the database
 		// before it's in the WAL, because etcd takes it for committed from the beginning.
-		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
-		return 0, os.RemoveAll(d.Member())
+		return verdict{unbegun: true}, nil
 	case sum.files == 0:
-		return 0, &damage{d.WAL(), wholeFile, "the WAL is missing"}
+		return v, &damage{d.WAL(), wholeFile, "the WAL is missing"}
 	case index == 0 && sum.commit == 0:
-		return 0, &damage{d.Member(), wholeFile, "nothing is in the WAL and the database any more"}
+		return v, &damage{d.Member(), wholeFile, "nothing is in the WAL and the database any more"}
 	case index > sum.lastIndex && sum.torn:
-		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the WAL can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return v, &damage{sum.lastFile, sum.end, fmt.Sprintf("the WAL can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case index > sum.lastIndex:
-		return 0, &damage{d.WAL(), wholeFile, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
-	case sum.clusterID != d.ClusterID:
-		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
-			d.Member(), sum.clusterID, d.Marker, d.ClusterID)
+		return v, &damage{d.WAL(), wholeFile, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
 	}
-	if sum.torn {
-		log.Warn("a write that wasn't finished at the log's end was dropped; it was never acknowledged", "file", sum.lastFile, "offset", sum.end)
-	}
-	return sum.commit, errors.Join(sum.mend(), trim(d.Database(), pages))
+	return verdict{wal: sum, pages: pages}, nil
 }
 
 // damage says what is wrong in which file.
