@@ -355,6 +355,7 @@ func flagGroups(f *flags) []flagGroup {
 	set = group("TLS and tokens")
 	set.BoolVar(&s.TLS.On, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
 	set.StringVar(&s.TLS.CertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with; read again, with its key, when it changes")
+	s.TLS.AddNamed(set)
 	set.StringVar(&s.TLS.KeyFile, "tls-key-file", "", "PEM file with its key")
 	set.StringVar(&s.TokenFile, "token-file", "", "file with the bearer tokens to accept, one per line ("+envPrefix+"TOKEN holds one)")
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,7 +77,7 @@ func (m *migrations) work(ctx context.Context, served *registry.Catalog, key str
 	done := 0
 	for o := range objects.All(string(of.Cache().Prefix())) {
 		if err := m.rewrite(ctx, of, o); err != nil {
-			if ctx.Err() != nil || errors.Is(err, storage.ErrReplaced) || errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNoSpace) {
+			if ctx.Err() != nil || passes(err) {
 				return err // and once more
 			}
 			return m.say(ctx, e, asked, version, metav1.Condition{
@@ -95,10 +96,27 @@ func (m *migrations) work(ctx context.Context, served *registry.Catalog, key str
 		metav1.Condition{Type: string(storagemigrationv1.MigrationSucceeded), Reason: migrationSucceeded, Message: "Migration completed"})
 }
 
+// passes tells whether an error may be gone the next time. Those of kube-apiserver's are those that its migrator tries again after.
+func passes(err error) bool {
+	for _, target := range []error{storage.ErrReplaced, storage.ErrUnavailable, storage.ErrUnknownOutcome, storage.ErrNoSpace, storage.ErrNotTransformed} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
 // rewrite writes an object as it is, which does nothing if it would be stored as it's stored.
 func (m *migrations) rewrite(ctx context.Context, of *registry.Endpoint, o *kube.Object) error {
 	if o.Err != nil {
-		return of.Unreadable(o.Name(), o.Err)
+		now, err := of.Res.Read(ctx, o.Key)
+		switch {
+		case err != nil || now == nil:
+			return err
+		case now.Err != nil:
+			return of.Unreadable(o.Name(), now.Err)
+		}
+		o = now
 	}
 	_, err := m.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		return writes.Of(of).Amend(ctx, o.Namespace(), o.Name(), types.UID(o.Lineage().UID), func(*metav1.ObjectMeta) error { return nil })

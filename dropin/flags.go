@@ -70,7 +70,6 @@ var refused = map[string]string{
 	"oidc-username-prefix":                     oidcReason,
 	"service-account-signing-endpoint":         "tokens are signed by a key in a file only",
 	"strict-transport-security-directives":     "the header Strict-Transport-Security isn't sent",
-	"tls-sni-cert-key":                         "there is one certificate, of --tls-cert-file",
 }
 
 const oidcReason = "use --authentication-config"

@@ -135,6 +135,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&f.certDir, "cert-dir", defaultCertDir, "directory with apiserver.crt and apiserver.key, which are made if missing; without effect if --tls-cert-file is given")
 	set.StringVar(&s.TLS.CertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
 	set.StringVar(&s.TLS.KeyFile, "tls-private-key-file", "", "PEM file with its key")
+	s.TLS.AddNamed(set)
 	f.tls.add(set)
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services; of two networks, the first is used")
 	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")

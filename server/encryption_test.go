@@ -209,7 +209,7 @@ func TestEncryption(t *testing.T) {
 				return res.StatusCode != http.StatusNotFound
 			})
 			res, body := s.Do("GET", secretsPath+"/moved", "")
-			if got := res.StatusCode == http.StatusInternalServerError && strings.Contains(body, "StoreReadError"); got != c.bound {
+			if got := res.StatusCode == http.StatusInternalServerError && strings.Contains(body, "StorageReadError"); got != c.bound {
 				t.Errorf("the moved value is answered %d: %s", res.StatusCode, body)
 			}
 		})
@@ -240,8 +240,8 @@ func TestUndecryptable(t *testing.T) {
 		code               int
 		says               string
 	}{
-		{"a get", "GET", "/lost", 500, "StoreReadError"},
-		{"an update", "PUT", "/lost", 500, "StoreReadError"},
+		{"a get", "GET", "/lost", 500, "StorageReadError"},
+		{"an update", "PUT", "/lost", 500, "StorageReadError"},
 		{"a create", "POST", "", 409, "AlreadyExists"},
 		{"a deletion", "DELETE", "/lost", 500, "ignoreStoreReadErrorWithClusterBreakingPotential"},
 		{"a deletion of the readable", "DELETE", "/a" + ignore, 409, "unsafe deletion is not allowed because the object is decodable from storage"},
@@ -260,11 +260,18 @@ func TestUndecryptable(t *testing.T) {
 			t.Errorf("%s is answered %d, want %d with %q: %s", c.what, res.StatusCode, c.code, c.says, body)
 		}
 	}
-	// All others go, and the namespace with what nobody can read.
+	// All others go. A namespace waits for what nobody can read, and says so.
 	s.Do("DELETE", secretsPath, "")
 	s.PostYAML("/api/v1/namespaces", `{"metadata":{"name":"going"}}`)
 	x.put("/registry/core/secrets/going/lost", []byte("k8s:enc:secretbox:v1:other:x"))
 	s.Do("DELETE", "/api/v1/namespaces/going", "")
+	until(t, "the namespace says what it waits for", func() bool {
+		_, body := s.Do("GET", "/api/v1/namespaces/going", "")
+		return strings.Contains(body, `\"lost\" can't be read from storage`)
+	})
+	if res, body := s.Do("DELETE", "/api/v1/namespaces/going/secrets/lost"+ignore, ""); res.StatusCode != http.StatusOK {
+		t.Errorf("the deletion is answered %d %s", res.StatusCode, body)
+	}
 	until(t, "the namespace goes", func() bool {
 		res, _ := s.Do("GET", "/api/v1/namespaces/going", "")
 		return res.StatusCode == http.StatusNotFound
@@ -375,16 +382,23 @@ func TestStorageVersionMigration(t *testing.T) {
 	}
 }
 
-// TestKMSFails: while a KMS doesn't answer, readyz says so, and what needs no answer of it goes on.
+// TestKMSFails: while a KMS doesn't answer, readyz says so, and what needs no answer of it goes on. When it answers again, what couldn't be read is
+// there without a restart.
 func TestKMSFails(t *testing.T) {
 	plugin, provider := newKMS(t, "failing")
-	plugin.fails.Store(true)
 	x := newSealed(t, provider)
-	s := servertest.New(t, func(o *server.Server) {
-		o.Data.Encryption.File = x.file
-	})
-	if res, body := s.Do("POST", secretsPath, secret("a")); res.StatusCode != http.StatusInternalServerError || !strings.Contains(body, "Internal error occurred") {
+	before := x.serve()
+	before.PostYAML(secretsPath, secret("a"))
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	plugin.fails.Store(true)
+	s := x.serve(func(o *server.Server) { o.Data.Encryption.Reload = false })
+	if res, body := s.Do("POST", secretsPath, secret("b")); res.StatusCode != http.StatusInternalServerError || !strings.Contains(body, "Internal error occurred") {
 		t.Errorf("a create without the KMS is answered %d %s", res.StatusCode, body)
+	}
+	if res, body := s.Do("GET", secretsPath+"/a", ""); res.StatusCode != http.StatusInternalServerError || !strings.Contains(body, "StorageReadError") {
+		t.Errorf("a get without the KMS is answered %d %s", res.StatusCode, body)
 	}
 	for path, code := range map[string]int{"/readyz": 500, "/livez": 200} {
 		if res, body := s.Do("GET", path, ""); res.StatusCode != code || code == 500 && !strings.Contains(body, "kms-providers failed") {
@@ -399,5 +413,6 @@ func TestKMSFails(t *testing.T) {
 		res, _ := s.Do("GET", "/readyz", "")
 		return res.StatusCode == http.StatusOK
 	})
-	s.PostYAML(secretsPath, secret("a"))
+	s.PostYAML(secretsPath, secret("b"))
+	until(t, "what couldn't be read is there", func() bool { return strings.Contains(s.Get(secretsPath), `"name":"a"`) })
 }

@@ -268,7 +268,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.sweeper = new(watchstream.Sweeper)
 	handler := newHandler(in, s, identity)
 	in.handler = handler
-	secure, shown := s.TLS.Serving(certificate, s.Access.NeedsTLS())
+	secure, shown := s.TLS.Serving(certificate, s.Access.NeedsTLS(), in.log)
 	in.port.Serve(ctx, handler, secure, in.loops.failed)
 	in.loops.background.Go(func() { s.TLS.Rotate(background, shown, in.log) })
 	in.run(background, "feed", in.cacher.Run)
@@ -293,7 +293,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	if handler.rechecks() {
 		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
 	}
-	in.loops.background.Go(func() { in.backing.keys.Run(background, in.mend) })
+	in.loops.background.Go(func() { in.backing.keys.Run(background, in.backing.store, in.cacher) })
 	if s.FreeMemory != nil {
 		in.loops.background.Go(func() { handler.watches.Tidy(background, s.FreeMemory) })
 	}

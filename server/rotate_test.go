@@ -2,11 +2,14 @@ package server_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -24,15 +27,7 @@ func TestCertificateRotates(t *testing.T) {
 		o.Log = slog.New(slog.NewTextHandler(log, nil))
 	})
 	s.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-	shown := func() string {
-		t.Helper()
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
-	}
+	shown := func() string { return shownFor(t, s, "") }
 	put := func(from, to string) {
 		t.Helper()
 		content, err := os.ReadFile(from)
@@ -58,6 +53,44 @@ func TestCertificateRotates(t *testing.T) {
 		var err error
 		if line, err = w.Next(); err != nil {
 			t.Fatalf("the watch ended: %v", err)
+		}
+	}
+}
+
+// shownFor is the common name of the certificate that a server shows to who asks for a name; "" for who names none.
+func shownFor(t *testing.T, s *servertest.Server, name string) string {
+	t.Helper()
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+// TestNamedCertificates: who asks for a name gets the certificate that has it, by the rules of kube-apiserver's --tls-sni-cert-key.
+func TestNamedCertificates(t *testing.T) {
+	authority := credentials.NewAuthority(t, "servers")
+	named := func(name string, dns ...string) (cert, key string) {
+		return credentials.Files(t, authority.Issue(t, name, nil, func(c *x509.Certificate) { c.DNSNames = dns }))
+	}
+	mainCert, mainKey := named("main")
+	ownCert, ownKey := named("own", "a.test", "*.wild.test")
+	saidCert, saidKey := named("said", "ignored.test")
+	laterCert, laterKey := named("later", "a.test", "b.test")
+	s := servertest.New(t, func(o *server.Server) {
+		o.TLS.CertFile, o.TLS.KeyFile = mainCert, mainKey
+		o.TLS.Named = []cliflag.NamedCertKey{
+			{CertFile: ownCert, KeyFile: ownKey}, {CertFile: saidCert, KeyFile: saidKey, Names: []string{"Said.Test", "b.test"}}, {CertFile: laterCert, KeyFile: laterKey},
+		}
+	})
+	s.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	for name, want := range map[string]string{
+		"": "main", "other.test": "main", "ignored.test": "main", "a.test": "own", "A.TEST": "own", "x.wild.test": "own", "x.y.wild.test": "main",
+		"said.test": "said", "b.test": "said",
+	} {
+		if got := shownFor(t, s, name); got != want {
+			t.Errorf("%q gets %s, want %s", name, got, want)
 		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
-	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
@@ -127,11 +126,6 @@ func (in *instance) transformer(s *Server) storage.Transformer {
 		return in.backing.keys
 	}
 	return nil
-}
-
-// mend writes anew what couldn't be read, and can be with other keys.
-func (in *instance) mend(ctx context.Context) {
-	seal.Mend(ctx, in.backing.store, in.cacher.Unreadable(), in.log)
 }
 
 // compact removes old history from an etcd cluster, which the servers over it agree about, until ctx ends.

@@ -43,6 +43,9 @@ func (c *rewriteCommand) run(ctx context.Context, s *session) error {
 			break
 		}
 	}
+	if err == nil {
+		err = ctx.Err() // the last ones may not have been done
+	}
 	fmt.Fprintf(s.out, "stored anew: %d of %d objects\n", r.rewritten, r.seen)
 	switch {
 	case err != nil:

@@ -1,7 +1,7 @@
 // Package reload looks after files that a server has read, and has them read again when they have changed.
 //
 // It looks at their content, not at their times: files that are mounted in containers change by links. A file that's being written is read when
-// it has been the same at two looks, so that a certificate and its key are read together.
+// it has been the same at two looks, so that a certificate and its key are read together. What is no regular file, as a pipe, isn't looked after.
 //
 // Goroutines: none of its own. Locks: none.
 package reload
@@ -17,65 +17,87 @@ import (
 	"time"
 )
 
-// Every is how often files are looked at. Replicas that share a store should have the same keys soon.
-const Every = time.Second
+const (
+	// Every is how often files are looked at. Replicas that share a store should have the same keys soon.
+	Every = time.Second
+	// retryLooks is after how many looks files that were refused are read again: the reason may be outside of them.
+	retryLooks = 10
+	// maxFile bounds what is read of a file, in bytes.
+	maxFile = 16 << 20
+)
 
-// maxFile bounds what is read of a file, in bytes.
-const maxFile = 16 << 20
+// Sum is a hash of what files hold.
+type Sum [sha256.Size]byte
 
 // Files are those that belong together.
 type Files struct {
 	Paths []string
-	// Read reads them and uses what they say. After an error it's called again, at each look: the reason may be outside of the files.
+	// Used is what they held when they were read, or before that: what SumOf said.
+	Used Sum
+	// Read reads them and uses what they say.
 	Read func(ctx context.Context) error
-	// Refused is told an error of Read's, or that a file can't be read: once, until there's another one.
+	// Refused is told an error of Read's, or that a file can't be read: once for what the files hold.
 	Refused func(err error)
 }
 
-// Watch has the files read when they have changed since the call, until ctx ends.
+// Watch has the files read when they hold something else than Used, until ctx ends.
 func (f Files) Watch(ctx context.Context) {
-	used, _ := f.sum() // at the start they could be read
-	seen, told := used, ""
+	used, seen, told := f.Used, f.Used, f.Used
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
-	for {
+	for wait := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now, err := f.sum()
-		if err == nil {
-			if now == used || now != seen {
-				seen = now
-				continue
+		now, err := SumOf(f.Paths...)
+		if now != seen || now == used {
+			if seen = now; now == used {
+				told = used
 			}
+			wait = 0
+			continue
+		}
+		if wait > 0 {
+			wait--
+			continue
+		}
+		if err == nil {
 			err = f.Read(ctx)
 		}
-		switch {
-		case err == nil:
-			used, told = now, ""
-		case ctx.Err() == nil && err.Error() != told:
-			told = err.Error()
+		if err == nil {
+			used, told = now, now
+			continue
+		}
+		wait = retryLooks - 1
+		if ctx.Err() == nil && now != told {
+			told = now
 			f.Refused(err)
 		}
 	}
 }
 
-// sum is a hash of what the files hold.
-func (f Files) sum() (all [sha256.Size]byte, err error) {
+// SumOf returns the hash of files. Of what can't be read the hash is that of the error.
+func SumOf(paths ...string) (all Sum, err error) {
 	h := sha256.New()
-	for _, path := range f.Paths {
-		one, err := sumOf(path)
-		if err != nil {
-			return all, err
+	for _, path := range paths {
+		one, failed := sumOf(path)
+		if failed != nil {
+			one, err = []byte(failed.Error()), failed
 		}
 		h.Write(one)
 	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
+	return Sum(h.Sum(nil)), err
 }
 
 func sumOf(path string) ([]byte, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // a pipe may say nothing for ever
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

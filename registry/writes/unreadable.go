@@ -54,13 +54,13 @@ func (d *deletion) mayIgnoreReadErrors(ctx context.Context) error {
 	return apierrors.NewForbidden(d.GroupResource(), clip.Text(d.Name), err)
 }
 
-// decideUnreadable says what the deletion does to an object that can't be read, for a cause. What deletes a namespace's content deletes such
-// objects, too.
+// decideUnreadable says what the deletion does to an object that can't be read, for a cause. What deletes a namespace's content doesn't delete it,
+// either: it waits, and the namespace's condition says for what.
 func (d *deletion) decideUnreadable(old *kube.Object, cause error) (outcome, error) {
 	switch {
 	case d.only != nil:
 		return outcome{}, fmt.Errorf("delete %q, which can't be read: %w", old.Key, storage.ErrConflict)
-	case d.asked && !d.ignoresReadErrors():
+	case !d.asked || !d.ignoresReadErrors():
 		return outcome{}, d.Unreadable(old.Name(), cause)
 	}
 	d.gone = true

@@ -3,18 +3,18 @@
 package secrets
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
-	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 )
 
 const (
@@ -41,6 +41,14 @@ type TLS struct {
 	// CertFile and KeyFile are PEM files to serve HTTPS with. The key must not be readable for
 	// everybody, or writable for group or others.
 	CertFile, KeyFile string
+
+	// Named are further certificates, for clients that ask for one of their names (SNI), or at one of their addresses.
+	Named []cliflag.NamedCertKey
+}
+
+// AddNamed adds kube-apiserver's flag of further certificates.
+func (o *TLS) AddNamed(set *pflag.FlagSet) {
+	set.Var(cliflag.NewNamedCertKeyArray(&o.Named), "tls-sni-cert-key", "further certificate, as CERT,KEY or CERT,KEY:NAME,... where the names in the certificate don't count; may be given several times")
 }
 
 // Validate tells the first setting that can't work, by the name of its flag.
@@ -50,12 +58,17 @@ func (o TLS) Validate() error {
 		return errors.New("--tls-cert-file and --tls-key-file need each other")
 	case o.On && o.CertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	case len(o.Named) > 0 && !o.On && o.CertFile == "":
+		return errors.New("--tls-sni-cert-key needs HTTPS: set --tls, or --tls-cert-file and --tls-key-file")
 	}
 	return nil
 }
 
-// Read returns the certificate of --tls-cert-file, or the one that is in TLS.Dir, or nil.
+// Read returns the certificate of --tls-cert-file, or the one that is in TLS.Dir, or nil. It refuses further ones that can't be used, too.
 func (o TLS) Read(log *slog.Logger) (*tls.Certificate, error) {
+	if _, err := o.named(log); err != nil {
+		return nil, err
+	}
 	if o.On && o.Dir != "" {
 		return o.fromDir(log)
 	}
@@ -125,52 +138,6 @@ func leaveCertificate(certPath, keyPath string, hosts []string, now time.Time) (
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	return &pair, err
-}
-
-// Shown is the certificate that a server shows: it may change. It's safe for concurrent use.
-type Shown struct {
-	now atomic.Pointer[tls.Certificate]
-}
-
-// Serving returns what HTTPS is served with; both are nil without a certificate. asks tells whether clients are asked for one of theirs.
-func (o TLS) Serving(certificate *tls.Certificate, asks bool) (*tls.Config, *Shown) {
-	if certificate == nil {
-		return nil, nil
-	}
-	shown := &Shown{}
-	shown.now.Store(certificate)
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.Config != nil {
-		config = o.Config.Clone()
-	}
-	config.Certificates, config.GetConfigForClient = nil, nil
-	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown.now.Load(), nil }
-	if asks && config.ClientAuth == tls.NoClientCert {
-		config.ClientAuth = tls.RequestClientCert // package access verifies it
-	}
-	return config, shown
-}
-
-// Rotate shows the certificate in the files of --tls-cert-file and --tls-key-file whenever they have changed, until ctx ends: new connections
-// get it. Files that can't be used are logged, and what is shown stays. It returns at once where there are no such files.
-func (o TLS) Rotate(ctx context.Context, shown *Shown, log *slog.Logger) {
-	if shown == nil || o.CertFile == "" {
-		return
-	}
-	reload.Files{
-		Paths: []string{o.CertFile, o.KeyFile},
-		Read: func(context.Context) error {
-			pair, err := o.Read(log)
-			if err == nil {
-				shown.now.Store(pair)
-				log.Info("a new certificate is shown", "file", o.CertFile, "until", pair.Leaf.NotAfter)
-			}
-			return err
-		},
-		Refused: func(err error) {
-			log.Error("the new certificate is refused: the one before is shown", "error", err)
-		},
-	}.Watch(ctx)
 }
 
 func missing(path string) bool {

@@ -193,6 +193,9 @@ func (c *Cacher) Resource(p storage.Prefix) *Resource {
 	return r
 }
 
+// ForgetHistory drops the decoded stretches of history: they're read anew, as with other keys.
+func (c *Cacher) ForgetHistory() { c.stretches.drop() }
+
 // each calls f for all resources that there are.
 func (c *Cacher) each(f func(*Resource)) {
 	c.mu.RLock()

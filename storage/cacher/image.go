@@ -68,6 +68,7 @@ func (s *Snapshot) differing(p storage.Prefix, to *Snapshot, b storage.Replaceme
 			b.Deletes[len(b.Deletes)-1].Last = have[0].Key
 		case goes:
 			b.Deletes = append(b.Deletes, storage.Span{First: have[0].Key, Last: have[0].Key})
+		case want[0].Err != nil: // nobody knows what it was, and its bytes may be encrypted: what is there stays
 		case len(have) == 0 || want[0].Key < have[0].Key || !bytes.Equal(have[0].Raw(), want[0].Raw()):
 			b.Puts = append(b.Puts, storage.KeyValue{Key: want[0].Key, Value: want[0].Raw(), Revision: want[0].Revision})
 		}

@@ -105,9 +105,22 @@ func (s *Store) readTx() backend.ReadTx {
 // scan decodes the index entries of a stretch, which has its Through and MaxBytes set. It stops at the end of the
 // revision that uses up MaxBytes, and returns what is left of that.
 //
+// A value goes through the Transformer when the lock is given back: that may wait for others, and all writes wait for the lock.
+//
 // The range has no limit. Etcd answers a limited range from its write buffer first and fills the rest from the
 // database. If the two have more than the limit together, the newest entries come and older ones are left out.
 func (s *Store) scan(st storage.Stretch) (page []storage.Change, left int) {
+	page, left = s.entries(st)
+	for i, c := range page {
+		if c.Err == nil && !c.Deleted {
+			page[i] = s.Transformed(c)
+		}
+	}
+	return page, left
+}
+
+// entries is scan without the Transformer.
+func (s *Store) entries(st storage.Stretch) (page []storage.Change, left int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: int64(st.After) + 1}, mvcc.NewRevBytes())
 	hi := mvcc.RevToBytes(mvcc.Revision{Main: int64(st.Through) + 1}, mvcc.NewRevBytes())
 	left = st.MaxBytes
@@ -130,14 +143,14 @@ func (s *Store) scan(st storage.Stretch) (page []storage.Change, left int) {
 
 // decodeEntry makes a change of an entry of the index, without its revision.
 func (s *Store) decodeEntry(key, value []byte) storage.Change {
-	var kv mvccpb.KeyValue
-	if err := proto.Unmarshal(value, &kv); err != nil {
+	var stored mvccpb.KeyValue
+	if err := proto.Unmarshal(value, &stored); err != nil {
 		return storage.Change{Err: fmt.Errorf("decode revision %d: %w", mvcc.BytesToRev(key).Main, err)}
 	}
 	if mvcc.IsTombstone(key) {
-		return storage.Change{KeyValue: storage.KeyValue{Key: string(kv.Key)}, Deleted: true}
+		return storage.Change{KeyValue: storage.KeyValue{Key: string(stored.Key)}, Deleted: true}
 	}
-	return s.Decode(&kv)
+	return storage.Change{KeyValue: kv.KeyValueOf(&stored)}
 }
 
 // Window implements storage.Store. It waits for the locks of etcd's database.

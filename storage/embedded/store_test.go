@@ -261,3 +261,16 @@ func TestUnreadable(t *testing.T) {
 		t.Errorf("%d of %d values are unreadable, %v", broken, all, err)
 	}
 }
+
+// TestTransformed: see storagetest.Transformed.
+func TestTransformed(t *testing.T) {
+	s, e := storagetest.Embedded(t)
+	s.SetTransformer(storagetest.Turned{})
+	storagetest.Transformed(t, s, func(key string) []byte {
+		res, err := e.Client.Get(t.Context(), key)
+		if err != nil || len(res.Kvs) == 0 {
+			t.Fatal(res, err)
+		}
+		return res.Kvs[0].Value
+	})
+}

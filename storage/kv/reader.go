@@ -20,7 +20,11 @@ type Reader struct {
 // Decode returns what a key holds. Its value may share kv's bytes. If the Transformer refuses them, they are the value, and the change has
 // its error.
 func (r *Reader) Decode(kv *mvccpb.KeyValue) storage.Change {
-	c := storage.Change{KeyValue: KeyValueOf(kv)}
+	return r.Transformed(storage.Change{KeyValue: KeyValueOf(kv)})
+}
+
+// Transformed is a change whose value is what's stored, as Decode returns it.
+func (r *Reader) Transformed(c storage.Change) storage.Change {
 	if r.Transformer == nil {
 		return c
 	}

@@ -255,3 +255,16 @@ func TestOnReadUnlocked(t *testing.T) {
 		t.Error("nothing was read")
 	}
 }
+
+// TestTransformed: see storagetest.Transformed.
+func TestTransformed(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	s := open(t, remote.Options{Servers: []string{url}, Transformer: storagetest.Turned{}})
+	storagetest.Transformed(t, s, func(key string) []byte {
+		res, err := s.Client().Get(t.Context(), key)
+		if err != nil || len(res.Kvs) == 0 {
+			t.Fatal(res, err)
+		}
+		return res.Kvs[0].Value
+	})
+}

@@ -128,19 +128,22 @@ func (r *reading) take(events []*clientv3.Event) {
 			return
 		default:
 			c := r.store.DecodeEvent((*mvccpb.Event)(e))
-			c.Before = before(e)
+			c.Before = r.store.before(e)
 			r.changes, r.upTo = append(r.changes, c), rev
 			r.bytes += len(c.Key) + len(c.Value)
 		}
 	}
 }
 
-// before returns what the key of an event held before it, nil if that isn't known.
-func before(e *clientv3.Event) *storage.KeyValue {
+// before returns what the key of an event held before it, nil if that isn't known or can't be read: GetAt then says why.
+func (s *Store) before(e *clientv3.Event) *storage.KeyValue {
 	switch {
 	case e.PrevKv != nil:
-		was := kv.KeyValueOf(e.PrevKv)
-		return &was
+		was := s.Decode(e.PrevKv)
+		if was.Err != nil {
+			return nil
+		}
+		return &was.KeyValue
 	case e.IsCreate():
 		return &storage.KeyValue{}
 	}

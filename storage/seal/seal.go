@@ -11,6 +11,7 @@
 package seal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -45,6 +47,8 @@ type Keys struct {
 	options Options
 	log     *slog.Logger
 	now     atomic.Pointer[keys]
+	used    reload.Sum   // of the file, when it was read first
+	outage  atomic.Int64 // until when no KMS is asked for what it has encrypted, in Unix nanoseconds: see FromStorage
 }
 
 // keys are what the file said at one time.
@@ -69,12 +73,13 @@ func (o *Options) Validate() error {
 }
 
 // Open reads the file; without one it returns nil. Errors say what is wrong with the file, and in which line where that's
-// known. A KMS that doesn't answer is no error: its objects can't be read until it does.
+// known. A KMS that doesn't answer is no error: its objects can't be read until it does, and Run mends them.
 func Open(o Options, log *slog.Logger) (*Keys, error) {
 	if o.File == "" {
 		return nil, nil
 	}
 	k := &Keys{options: o, log: log}
+	k.used, _ = reload.SumOf(o.File) // read says what is wrong
 	now, err := k.read()
 	if err != nil {
 		return nil, fmt.Errorf("--encryption-provider-config: %w", err)
@@ -122,27 +127,47 @@ func (k *Keys) ToStorage(ctx context.Context, key string, plain []byte) ([]byte,
 	return t.TransformToStorage(ctx, plain, value.DefaultContext(key))
 }
 
-// FromStorage implements storage.Transformer.
+const (
+	// slowAnswer is a wait for a KMS after which its failure is taken for an outage, and outageTime how long it isn't asked then: the caches
+	// wait for each value that they read.
+	slowAnswer    = 500 * time.Millisecond
+	outageTime = 10 * time.Second
+)
+
+// errOutage is what a value is answered with that a KMS has encrypted, while no KMS is asked.
+var errOutage = errors.New("the KMS didn't answer a moment ago")
+
+// byKMS is what a value begins with that a KMS has encrypted.
+var byKMS = []byte("k8s:enc:kms:")
+
+// FromStorage implements storage.Transformer. When a KMS lets it wait and fails, no KMS is asked for outageTime.
 func (k *Keys) FromStorage(ctx context.Context, key string, stored []byte) (plain []byte, stale bool, err error) {
 	t := k.now.Load().of(key)
 	if t == nil {
 		return stored, false, nil
 	}
-	plain, stale, err = t.TransformFromStorage(ctx, stored, value.DefaultContext(key))
-	if err != nil {
-		return nil, false, fmt.Errorf("decrypt: %w", err)
+	began, asks := time.Now(), bytes.HasPrefix(stored, byKMS)
+	if asks && began.UnixNano() < k.outage.Load() {
+		return nil, false, errOutage
 	}
-	return plain, stale, nil
+	plain, stale, err = t.TransformFromStorage(ctx, stored, value.DefaultContext(key))
+	if err == nil {
+		return plain, stale, nil
+	}
+	if asks && time.Since(began) >= slowAnswer {
+		k.outage.Store(time.Now().Add(outageTime).UnixNano())
+	}
+	return nil, false, fmt.Errorf("decrypt: %w", err)
 }
 
-// healthTimeout is how long a KMS may take to say how it is.
+// healthTimeout is how long KMSs may take to say how they are, at least: they have as long as their own timeouts say.
 const healthTimeout = 5 * time.Second
 
 // Health asks the KMSs. Its error says which doesn't answer as it should.
 func (k *Keys) Health() error { return k.now.Load().health(context.Background()) }
 
 func (k *keys) health(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(healthTimeout, k.config.KMSCloseGracePeriod))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil) // upstream's checks take one, for its context alone
 	if err != nil {

@@ -137,7 +137,7 @@ func TestNone(t *testing.T) {
 	if k != nil || err != nil {
 		t.Errorf("there are %v, %v", k, err)
 	}
-	k.Run(t.Context(), nil)
+	k.Run(t.Context(), nil, nil)
 	k.Close()
 	if err := (&Options{Reload: true}).Validate(); err == nil {
 		t.Error("a reload of nothing is taken")

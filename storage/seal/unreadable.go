@@ -7,16 +7,25 @@ import (
 	"log/slog"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// Mend writes objects anew that the caches couldn't read and the store now can. The value stays what it is. The write is an event, so the caches of
+// mend writes objects anew that the caches couldn't read and the store now can. The value stays what it is. The write is an event, so the caches of
 // all replicas get the object in its turn. An object that somebody else has written meanwhile is left alone.
-func Mend(ctx context.Context, store storage.Store, unreadable []*kube.Object, log *slog.Logger) {
+func mend(ctx context.Context, store storage.Store, caches *cacher.Cacher, log *slog.Logger) {
+	if _, err := caches.Barrier(ctx); err != nil { // what was read with the keys of before may be on its way to the caches
+		return
+	}
+	caches.ForgetHistory()
+	unreadable := caches.Unreadable()
 	mended, failed := 0, 0
 	var first error
 	for _, o := range unreadable {
 		now, err := store.Get(ctx, o.Key)
+		if err == nil { // a cipher that authenticates nothing may make anything of a wrong key
+			err = kube.NewObject(o.Key, now.Value, now.Revision).Err
+		}
 		if err == nil {
 			_, err = store.Update(ctx, o.Key, now.Value, now.Revision)
 		}
