@@ -130,7 +130,7 @@ func (k *Keys) ToStorage(ctx context.Context, key string, plain []byte) ([]byte,
 const (
 	// slowAnswer is a wait for a KMS after which its failure is taken for an outage, and outageTime how long it isn't asked then: the caches
 	// wait for each value that they read.
-	slowAnswer    = 500 * time.Millisecond
+	slowAnswer = 500 * time.Millisecond
 	outageTime = 10 * time.Second
 )
 
