@@ -122,6 +122,7 @@ func TestDefinitionChangesUnderLoad(t *testing.T) {
 	}
 	s.PostYAML(definitionsPath, defined(t, "things", "Thing", "spec.versions=["+schema(0)+"]"))
 	v2Path := strings.Replace(thingsPath, "v1", "v2", 1)
+	from := value(s.Get(thingsPath), "metadata.resourceVersion") // without it, a watch begins with objects in the order of their names
 	var all sync.WaitGroup
 	var done atomic.Bool
 	var round atomic.Int64 // the definitions that were answered
@@ -146,7 +147,7 @@ func TestDefinitionChangesUnderLoad(t *testing.T) {
 		})
 	}
 	all.Go(func() { // a watcher that comes back
-		seen, rv, ends := map[string]bool{}, "", 0
+		seen, rv, ends := map[string]bool{}, from, 0
 		for {
 			stop := done.Load() // what is watched after this is the end
 			path := thingsPath + "?watch=true&timeoutSeconds=60&resourceVersion=" + rv
