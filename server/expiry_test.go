@@ -162,9 +162,6 @@ func TestTypesExpire(t *testing.T) {
 	for n := range 8 {
 		written = time.Now()
 		send(t, s, 200, "PATCH", stamps+"/b", mergePatch, fmt.Sprintf(`{"n":%d}`, n+1))
-		if line, err := w.Next(); err != nil {
-			t.Fatal(line, err)
-		}
 	}
 	at, _ := deletions(t, w, "a", "b")
 	if age := at["b"].Sub(written); age < time.Second {

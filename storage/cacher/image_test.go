@@ -132,7 +132,7 @@ func TestSpans(t *testing.T) {
 	snapshot := func(names string) *Snapshot {
 		tree := newTree()
 		for _, c := range names {
-			tree.ReplaceOrInsert(kube.NewObject("/registry/g/r/"+string(c), []byte{byte(c)}, 0))
+			tree.ReplaceOrInsert(kube.NewObject("/registry/g/r/"+string(c), fmt.Appendf(nil, `{"apiVersion":"g/v1","kind":"R","metadata":{"name":"%c"}}`, c), 0))
 		}
 		return &Snapshot{tree: tree}
 	}
