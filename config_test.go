@@ -105,7 +105,7 @@ func TestCheck(t *testing.T) {
 		t.Error("it has made the directory")
 	}
 	check(exit.Failure, "it holds something else", "--data-dir", foreign)
-	check(exit.Failure, "it is a file", "--data-dir", filepath.Join(dir, "nonsense"))
+	check(exit.Failure, "is a file", "--data-dir", filepath.Join(dir, "nonsense"))
 	check(exit.Failure, "--tls-cert-file", "--ephemeral", "--tls-cert-file", filepath.Join(dir, "nonsense"), "--tls-key-file", filepath.Join(dir, "nonsense"))
 	check(exit.Failure, "--encryption-provider-config", "--data-dir", data, "--encryption-provider-config", filepath.Join(dir, "nonsense"))
 

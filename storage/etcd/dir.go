@@ -73,25 +73,15 @@ func openDir(path string, log *slog.Logger) (*dataDir, error) {
 }
 
 func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
+	there, err := isOurs(path)
+	if err == nil && !there {
 		if err := makeDir(path); err != nil {
 			return nil, fmt.Errorf("can't be made: %w", err)
 		}
-	case err != nil:
-		return nil, fmt.Errorf("can't be used: %w", err)
-	case !info.IsDir():
-		return nil, errors.New("is a file: name a directory")
+		_, err = isOurs(path) // somebody may have made it meanwhile
 	}
-	if err := private.Dir(path, markerName, pidName, spareName); err != nil { // etcd's own files are below member, whose owner is looked at
-		return nil, err
-	}
-	foreign, err := isForeign(path)
 	if err != nil {
-		return nil, fmt.Errorf("can't be read: %w", err)
-	}
-	if foreign {
-		return nil, fmt.Errorf("isn't empty and has no %s: it holds something else; name another directory", markerName)
+		return nil, err
 	}
 	d := &dataDir{path: path}
 	if err := d.takeLock(); err != nil {
@@ -103,6 +93,29 @@ func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
 	}
 	d.tighten(log)
 	return d, nil
+}
+
+// isOurs tells whether there is a directory, and refuses what isn't ours or can't become ours.
+func isOurs(path string) (there bool, err error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("can't be used: %w", err)
+	case !info.IsDir():
+		return false, errors.New("is a file: name a directory")
+	}
+	if err := private.Dir(path, markerName, pidName, spareName); err != nil { // etcd's own files are below member, whose owner is looked at
+		return false, err
+	}
+	foreign, err := isForeign(path)
+	if err != nil {
+		return false, fmt.Errorf("can't be read: %w", err)
+	}
+	if foreign {
+		return false, fmt.Errorf("isn't empty and has no %s: it holds something else; name another directory", markerName)
+	}
+	return true, nil
 }
 
 // makeDir makes a directory for the owner only, whatever the umask, and those above it that are missing. The names of these are

@@ -109,13 +109,20 @@ func (k *Keys) Close() {
 	}
 }
 
-// of returns what the values of a resource go through; nil for keys that hold no object.
+// of returns what the values of a resource go through; nil for keys that hold no object, and for resources that the file doesn't name: their
+// values are as they're stored, and package kube says of an encrypted one that it can't be read.
 func (k *keys) of(key string) value.Transformer {
 	p, _, _, ok := storage.SplitKey(key)
 	if !ok {
 		return nil
 	}
-	return k.transformers.TransformerForResource(schema.GroupResource{Group: p.Group(), Resource: p.Resource()})
+	resource := schema.GroupResource{Group: p.Group(), Resource: p.Resource()}
+	for _, rule := range []schema.GroupResource{resource, {Group: resource.Group, Resource: "*"}, {Group: "*", Resource: "*"}} {
+		if k.transformers[rule] != nil {
+			return k.transformers.TransformerForResource(resource)
+		}
+	}
+	return nil
 }
 
 // ToStorage implements storage.Transformer.
@@ -146,9 +153,12 @@ func (k *Keys) FromStorage(ctx context.Context, key string, stored []byte) (plai
 	if t == nil {
 		return stored, false, nil
 	}
-	began, asks := time.Now(), bytes.HasPrefix(stored, byKMS)
-	if asks && began.UnixNano() < k.outage.Load() {
-		return nil, false, errOutage
+	asks := bytes.HasPrefix(stored, byKMS)
+	var began time.Time
+	if asks {
+		if began = time.Now(); began.UnixNano() < k.outage.Load() {
+			return nil, false, errOutage
+		}
 	}
 	plain, stale, err = t.TransformFromStorage(ctx, stored, value.DefaultContext(key))
 	if err == nil {
