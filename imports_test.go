@@ -122,6 +122,7 @@ var floors = []floor{
 	{"client/cli", []string{"internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
 	{"internal/program", nil},     // builds the programs that tests start
 	{"internal/credentials", nil}, // what clients of tests show
+	{"internal/await", nil},       // what tests of servers wait with
 	{"internal/loopback", nil},    // addresses for tests
 	{"internal/faultproxy", nil},  // between clients and servers in tests
 	{"mutants", nil},              // breaks promises, and runs the tests

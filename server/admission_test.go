@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -33,7 +34,7 @@ func TestAdmission(t *testing.T) {
 		}
 		return pass, nil
 	}
-	var log buffer
+	var log await.Log
 	s := servertest.New(t, func(s *server.Server) {
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
 		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -134,7 +135,7 @@ func newAggregating(t *testing.T, w *wardle, options ...func(*server.Server)) *s
 // awaitCondition waits until an APIService has a condition; the message is the beginning of its.
 func awaitCondition(t *testing.T, s *servertest.Server, name, status, reason, message string) {
 	t.Helper()
-	untilRight(t, func() string {
+	await.Right(t, func() string {
 		got := decode[apiregistrationv1.APIService](t, s.Get(apiServicesPath+"/"+name)).Status.Conditions
 		if len(got) == 1 && string(got[0].Status) == status && got[0].Reason == reason && strings.HasPrefix(got[0].Message, message) {
 			return ""
@@ -607,7 +608,7 @@ func TestAggregatedDiscoverySlow(t *testing.T) {
 	s := servertest.New(t, w.aggregating(t))
 	s.PostYAML("/api/v1/namespaces/default/services", externalService)
 	s.PostYAML(apiServicesPath, w.apiService(w.port()))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for _, accept := range []string{"application/json", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"} {
 		r, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/apis", nil)

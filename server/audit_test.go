@@ -19,6 +19,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -391,7 +392,7 @@ func TestAuditUnwritable(t *testing.T) {
 	for mode, want := range map[string]int{audit.ModeBatch: 201, audit.ModeBlocking: 201, audit.ModeBlockingStrict: 500} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			var log buffer
+			var log await.Log
 			a := newAudited(t, "rules: [{level: Metadata, resources: [{resources: [configmaps]}]}]", func(s *server.Server) {
 				s.Audit.Path, s.Audit.Mode = "/dev/full", mode
 				s.Log = slog.New(slog.NewTextHandler(&log, nil))

@@ -85,7 +85,7 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 		}
 	}
 	const ended = "a watch ends, because the credential of its user doesn't count any more"
-	if line := d.log.take(); strings.Count(line, ended) != 1 || strings.Contains(line, made.Status.Token) {
+	if line := d.log.Take(); strings.Count(line, ended) != 1 || strings.Contains(line, made.Status.Token) {
 		t.Errorf("three watches had one credential, which is looked at once; the log has %q", line)
 	}
 
@@ -112,7 +112,7 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 	if err := end(); err != nil || d.watchAs(bob, "") != nil {
 		t.Errorf("nobody believes the authority any more: the watch ended with %v, and is let in again", err)
 	}
-	if line := d.log.take(); !strings.Contains(line, ended) {
+	if line := d.log.Take(); !strings.Contains(line, ended) {
 		t.Errorf("the log has %q", line)
 	}
 	select {
@@ -173,11 +173,11 @@ func TestAuthenticationConfigurationReread(t *testing.T) {
 	}
 	until(t, "the issuer's keys", is("oidc:ann/"))
 
-	d.log.take()
+	d.log.Take()
 	write("nonsense")
 	log := ""
 	until(t, "the log", func() bool {
-		log += d.log.take()
+		log += d.log.Take()
 		return strings.Contains(log, "the file of --authentication-config can't be used; what it said before stays in effect")
 	})
 	if !is("oidc:ann/")() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -79,7 +80,7 @@ func TestMaxConnections(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--max-connections") {
 		t.Errorf("-1: %v", err)
 	}
-	var log buffer
+	var log await.Log
 	s := servertest.New(t, func(s *server.Server) {
 		s.Bounds.MaxConnections, s.Log = 1<<30, slog.New(slog.NewTextHandler(&log, nil))
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -139,7 +140,7 @@ func writeOn(ctx context.Context, s *servertest.Server, writer int) {
 
 // answer gets a path, which must be there.
 func answer(ctx context.Context, s *servertest.Server, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+path, nil)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/kms/pkg/service"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -32,7 +33,7 @@ type sealed struct {
 	t    *testing.T
 	etcd *etcd.Server
 	file string
-	log  syncBuffer
+	log  await.Log
 }
 
 // newSealed returns one whose file has these providers for secrets and widgets.
@@ -231,7 +232,7 @@ func TestUndecryptable(t *testing.T) {
 	if warning := res.Header.Get("Warning"); !strings.Contains(warning, "secrets that can't be read from storage are left out: default/lost, default/plain") {
 		t.Errorf("the list warns %q", warning)
 	}
-	if text := x.log.take(); !strings.Contains(text, `resource=secrets objects=2 first=/registry/core/secrets/default/lost`) {
+	if text := x.log.Take(); !strings.Contains(text, `resource=secrets objects=2 first=/registry/core/secrets/default/lost`) {
 		t.Errorf("the log has %s", text)
 	}
 	const ignore = "?ignoreStoreReadErrorWithClusterBreakingPotential=true"
@@ -305,7 +306,7 @@ func TestEncryptionReloads(t *testing.T) {
 	s.PostYAML(secretsPath, secret("b"))
 
 	x.write("secretbox: {keys: [{name: k2, secret: dG9vIHNob3J0}]}")
-	until(t, "the bad file is refused", func() bool { return strings.Contains(x.log.take(), "the one that was read before stays") })
+	until(t, "the bad file is refused", func() bool { return strings.Contains(x.log.Take(), "the one that was read before stays") })
 	if res, body := s.Do("PUT", secretsPath+"/a", strings.Replace(secret("a"), "{", `{"immutable":false,`, 1)); res.StatusCode != http.StatusOK {
 		t.Errorf("after a bad file a write is answered %d %s", res.StatusCode, body)
 	}
@@ -355,7 +356,7 @@ func TestStorageVersionMigration(t *testing.T) {
 	s.PostYAML(definitionsPath, widgets)
 	s.PostYAML(widgetsPath, widget("a"))
 	x.write(key("secretbox", "k2"), key("secretbox", "k1"))
-	until(t, "the server has the new key", func() bool { return strings.Contains(x.log.take(), "was read again") })
+	until(t, "the server has the new key", func() bool { return strings.Contains(x.log.Take(), "was read again") })
 	two := strings.Replace(widgets, "  - name: v1\n    served: true\n    storage: true\n", "  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}\n  - name: v1\n    served: true\n    storage: false\n", 1)
 	if res, body := s.Do("PATCH", definitionsPath+"/widgets.example.com?fieldManager=t&force=true", two, "Content-Type", "application/apply-patch+yaml"); res.StatusCode != http.StatusOK {
 		t.Fatalf("the definition is answered %d %s", res.StatusCode, body)

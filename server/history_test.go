@@ -18,6 +18,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -189,7 +190,7 @@ func churn(t *testing.T, s *servertest.Server, from int64, stop <-chan struct{})
 // checkAgainstEtcd compares a story of all widgets with etcd's own.
 func checkAgainstEtcd(t *testing.T, s *servertest.Server, from int64, truth story) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	const prefix = "/registry/example.com/widgets/"
 	i := 0
@@ -248,7 +249,7 @@ func TestInitialEventsWhileWriting(t *testing.T) {
 		clients.Go(func() {
 			kind := kinds[i%len(kinds)]
 			// They come one after the other.
-			await(t, func() bool { return now(t, s, allWidgets) > from+int64(10*i) })
+			awaitIt(t, func() bool { return now(t, s, allWidgets) > from+int64(10*i) })
 			var err error
 			stories[i], err = listen(s.Watch(kind.path + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3&" + kind.query + asks[i%len(asks)]))
 			if err != nil {
@@ -493,7 +494,7 @@ func TestDefinitionDeletedUnderWatchers(t *testing.T) {
 			t.Errorf("%s got %q, want %q", name, got, w.want)
 		}
 	}
-	await(t, func() bool {
+	awaitIt(t, func() bool {
 		res, _ := s.Do("GET", definition, "")
 		return res.StatusCode == http.StatusNotFound
 	})

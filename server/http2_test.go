@@ -83,7 +83,7 @@ func TestManyStreams(t *testing.T) {
 			for _, w := range watches[:streams/2] {
 				w.Close()
 			}
-			await(t, func() bool { return openWatches(s) == streams/2+1 })
+			awaitIt(t, func() bool { return openWatches(s) == streams/2+1 })
 			if res, body := s.Do("DELETE", widgetsPath+"/w499", ""); res.StatusCode != http.StatusOK {
 				t.Fatalf("%s: %s", res.Status, body)
 			}
@@ -162,7 +162,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			if frame.StreamID != 2*most+1 || frame.ErrCode != http2.ErrCodeRefusedStream && frame.ErrCode != http2.ErrCodeProtocol {
 				t.Errorf("stream %d was reset: %v", frame.StreamID, frame.ErrCode)
 			}
-			await(t, func() bool { return openWatches(s) == most })
+			awaitIt(t, func() bool { return openWatches(s) == most })
 			return
 		}
 		if answered > most {
@@ -214,8 +214,8 @@ func TestRapidReset(t *testing.T) {
 			reader.Wait()
 			version := change(t, s, widgetsPath+"/a", `{"spec":{"n":1}}`)
 			expectVersions(t, other, []int64{version})
-			await(t, func() bool { return openWatches(s) == 1 })
-			await(t, func() bool { return goroutines(t, s, "server.(*handler).watch") == 0 })
+			awaitIt(t, func() bool { return openWatches(s) == 1 })
+			awaitIt(t, func() bool { return goroutines(t, s, "server.(*handler).watch") == 0 })
 		})
 	}
 }

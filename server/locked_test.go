@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -52,7 +53,7 @@ func TestReadsWithoutDisk(t *testing.T) {
 	late, finish := stuck(t, s)
 	for next(t, open).Object.Metadata.Name != late {
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for _, c := range []struct{ name, path, accept, want string }{
 		{"get", widgetsPath + "/" + late, "", `"name":"` + late + `"`},

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -280,7 +281,7 @@ func TestNeighboursOfAWebhook(t *testing.T) {
 func TestNeighboursRefused(t *testing.T) {
 	t.Parallel()
 	const path, tries = "/api/v1/namespaces/default/configmaps", 3 // so few that two clients have as many lines in a second
-	var log buffer
+	var log await.Log
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	writeFile(t, tokens, csvTokens)
 	s := servertest.New(t, func(s *server.Server) {

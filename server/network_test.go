@@ -17,10 +17,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -120,7 +120,7 @@ func TestSelfSignedTLS(t *testing.T) {
 	if err := os.Chmod(key, 0o640); err != nil { // as secrets are mounted in containers
 		t.Fatal(err)
 	}
-	var log buffer
+	var log await.Log
 	servertest.New(t, func(s *server.Server) {
 		s.TLS.CertFile, s.TLS.KeyFile, s.Log = cert, key, slog.New(slog.NewTextHandler(&log, nil))
 	})
@@ -263,57 +263,15 @@ func TestShutdownFinishesRequests(t *testing.T) {
 	}
 }
 
-// patience is how long a condition may take to come true before a test gives up: with the race detector, a cold cache
-// and a machine that does much else.
-const patience = 2 * time.Minute
-
-// until waits until a condition holds, and fails the test if it doesn't in time.
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	untilRight(t, func() string {
-		if done() {
-			return ""
-		}
-		return what
-	})
-}
-
-// untilRight waits until wrong returns "", and fails the test with what it returned last if it doesn't in time.
-func untilRight(t testing.TB, wrong func() string) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(patience)
-	for left := wrong(); left != ""; left = wrong() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, left)
-		}
-		<-tick.C
-	}
-}
-
-// buffer is a log that several goroutines write.
-type buffer struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	await.Until(t, what, done)
 }
 
 // TestSecretsStayOut looks for what must not be in logs, errors and metrics at the highest verbosity.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log await.Log
 	const token, payload, inQuery = "sesame-1234", "payload-5678", "query-9012"
 	s := servertest.New(t, func(s *server.Server) {
 		s.Token = token
@@ -396,7 +354,7 @@ type gadget struct {
 
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log await.Log
 	s := servertest.New(t, func(s *server.Server) {
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
 		s.API.Register = func(r *registry.Registry) {

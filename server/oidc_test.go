@@ -39,9 +39,9 @@ func TestOIDC(t *testing.T) {
 		"algorithm none":   {credentials.Encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", "verify"},
 		"cut signature":    {parts[0] + "." + parts[1] + "." + parts[2][:40], "verify"},
 	} {
-		d.log.take()
+		d.log.Take()
 		r, text := d.Do(http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+tc.token)
-		if line := d.log.take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
+		if line := d.log.Take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
 			t.Errorf("%s: %s %s, log %q", name, r.Status, text, line)
 		}
 	}

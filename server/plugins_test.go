@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/admission"
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -515,7 +516,7 @@ func TestQuotaWhileCharged(t *testing.T) {
 	uid := value(s.PostYAML(path+"resourcequotas", `{metadata: {name: q}, spec: {hard: {count/secrets: "3"}}}`), "metadata.uid")
 	used := func(want string) {
 		t.Helper()
-		untilRight(t, func() string {
+		await.Right(t, func() string {
 			if got := value(s.Get(path+"resourcequotas/q"), "status.used.count/secrets"); got != want {
 				return fmt.Sprintf("%q are used, want %q", got, want)
 			}
@@ -593,7 +594,7 @@ func TestQuotaOfBusyNamespace(t *testing.T) {
 		all.Go(func() {
 			for i := range rounds {
 				name := fmt.Sprintf("s-%d-%d", c, i)
-				for deadline := time.Now().Add(patience); ; { // a refusal keeps the pace
+				for deadline := time.Now().Add(await.Patience); ; { // a refusal keeps the pace
 					res, answer := s.Do(http.MethodPost, path+"secrets", `{"metadata":{"name":"`+name+`"}}`, "Content-Type", "application/json")
 					if res.StatusCode == http.StatusCreated {
 						break

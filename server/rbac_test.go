@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -304,7 +305,7 @@ func TestBootstrapObjects(t *testing.T) {
 	s := start()
 	awaitRule := func(role, resource string) {
 		t.Helper()
-		untilRight(t, func() string {
+		await.Right(t, func() string {
 			if _, _, text := s.as("root", "GET", rbacPath+"/clusterroles/"+role, ""); !strings.Contains(text, resource) {
 				return "the ClusterRole " + role + " has nothing about " + resource + ": " + text
 			}
@@ -343,7 +344,7 @@ func TestBootstrapObjects(t *testing.T) {
 	s = start()
 	s.expect("bob", "GET /api", "", 200, "")
 	s.expect("bob", review, "{}", 403, "")
-	untilRight(t, func() string {
+	await.Right(t, func() string {
 		_, _, text := s.as("root", "GET", rbacPath+"/clusterrolebindings/system:discovery", "")
 		if !strings.Contains(text, "roleRef") {
 			return text
@@ -466,7 +467,7 @@ func TestRevokedWatches(t *testing.T) {
 	}
 	go func() { ended <- overSocket() }()
 	s.expect("root", "DELETE "+rulesInNS+"/rolebindings/other", "", 200, "") // somebody else's
-	untilRight(t, func() string {
+	await.Right(t, func() string {
 		if n := strings.Count(s.expect("root", "GET /debug/watchers", "", 200, ""), `"lagEvents"`); n != len(ends)+1 {
 			return fmt.Sprintf("there are %d watches", n)
 		}
@@ -488,7 +489,7 @@ func TestRevokedWatches(t *testing.T) {
 // Until then a rule counts whether it's stored or not, so that the right to discovery can't be taken.
 func (s *ruled) untilWritten() {
 	s.t.Helper()
-	untilRight(s.t, func() string {
+	await.Right(s.t, func() string {
 		s.as("root", "DELETE", rbacPath+"/clusterrolebindings/system:discovery", "")
 		if code, _, text := s.as("bob", "GET", "/api", ""); code != 403 {
 			return text

@@ -11,6 +11,7 @@ import (
 
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -21,7 +22,7 @@ import (
 func TestCertificateRotates(t *testing.T) {
 	authority := credentials.NewAuthority(t, "servers")
 	certFile, keyFile := credentials.Files(t, authority.Issue(t, "first", nil, nil))
-	log := new(syncBuffer)
+	log := new(await.Log)
 	s := servertest.New(t, func(o *server.Server) {
 		o.TLS.CertFile, o.TLS.KeyFile = certFile, keyFile
 		o.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -42,7 +43,7 @@ func TestCertificateRotates(t *testing.T) {
 	defer w.Close()
 	newCert, newKey := credentials.Files(t, authority.Issue(t, "second", nil, nil))
 	put(newCert, certFile) // without its key
-	until(t, "a line about the pair", func() bool { return strings.Contains(log.take(), "the one before is shown") })
+	until(t, "a line about the pair", func() bool { return strings.Contains(log.Take(), "the one before is shown") })
 	if name := shown(); name != "first" {
 		t.Errorf("with a certificate that doesn't fit its key, %s is shown", name)
 	}

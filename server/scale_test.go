@@ -158,8 +158,8 @@ func openWatches(s *servertest.Server) int {
 	return sum
 }
 
-// await is until where the line says what it waits for.
-func await(t *testing.T, done func() bool) {
+// awaitIt is until where the line says what it waits for.
+func awaitIt(t *testing.T, done func() bool) {
 	t.Helper()
 	until(t, "what this line waits for", done)
 }

@@ -41,7 +41,7 @@ func TestSystemObjects(t *testing.T) {
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin":                                             {`"kubernetes.io/bootstrapping":"rbac-defaults"`},
 	} {
 		answer := ""
-		await(t, func() bool { // nobody waits for the rules
+		awaitIt(t, func() bool { // nobody waits for the rules
 			res, body := s.Do("GET", path, "")
 			answer = body
 			return res.StatusCode == 200

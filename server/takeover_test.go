@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -169,12 +170,12 @@ func TestCutOffIsSeen(t *testing.T) {
 			begin(t, c, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", after(now(t, s, widgetsPath))))
 			rewrite(t, s, big, 8) // more than kernels take
 			if name == "TLS" {    // its deadline is a minute: it's the shutdown that breaks it off
-				await(t, func() bool { return watchersOf(t, s).Watchers[0].LagEvents > 0 })
+				awaitIt(t, func() bool { return watchersOf(t, s).Watchers[0].LagEvents > 0 })
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
 			} else {
-				await(t, func() bool { return openWatches(s) == 0 })
+				awaitIt(t, func() bool { return openWatches(s) == 0 })
 			}
 			answer, err := io.ReadAll(c)
 			if bytes.HasSuffix(answer, []byte("0\r\n\r\n")) {
@@ -217,7 +218,7 @@ func TestClientLeaves(t *testing.T) {
 				connections = append(connections, c)
 			}
 			// The client has its headers when the last of the goroutines is about to begin.
-			await(t, func() bool {
+			awaitIt(t, func() bool {
 				open, streams, readers := openWatches(s), goroutines(t, s, "server.(*handler).streamOn"), goroutines(t, s, "wire.awaitClient")
 				handlers := goroutines(t, s, "server.(*handler).ServeHTTP") // one may be of the request for metrics
 				return open == clients && streams >= clients && readers == clients && handlers <= 1
@@ -234,8 +235,8 @@ func TestClientLeaves(t *testing.T) {
 					c.Close()
 				}
 			}
-			await(t, func() bool { return openWatches(s) == 0 })
-			await(t, func() bool {
+			awaitIt(t, func() bool { return openWatches(s) == 0 })
+			awaitIt(t, func() bool {
 				return goroutines(t, s, "server.(*handler).streamOn")+goroutines(t, s, "wire.awaitClient") == 0
 			})
 		})
@@ -263,7 +264,7 @@ func TestResetBeforeTheHead(t *testing.T) {
 				c.(*net.TCPConn).SetLinger(0)
 				c.Close()
 			}
-			await(t, func() bool { return openWatches(s) == 0 && len(watchersOf(t, s).Groups) == 0 })
+			awaitIt(t, func() bool { return openWatches(s) == 0 && len(watchersOf(t, s).Groups) == 0 })
 		})
 	}
 }
@@ -272,7 +273,7 @@ func TestResetBeforeTheHead(t *testing.T) {
 // nothing else happens.
 func TestPanicInAStream(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log await.Log
 	const path = "/apis/example.com/v1/gadgets"
 	s := servertest.New(t, func(s *server.Server) {
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -308,11 +309,11 @@ func TestPanicInAStream(t *testing.T) {
 	if answer, err := io.ReadAll(overHTTP2.Body); err == nil || len(answer) != 0 {
 		t.Errorf("the watch over HTTP/2 ended with %q, %v", answer, err)
 	}
-	await(t, func() bool { return strings.Contains(s.Get("/metrics"), "apiserver_request_panics_total 2") })
+	awaitIt(t, func() bool { return strings.Contains(s.Get("/metrics"), "apiserver_request_panics_total 2") })
 	if text := log.String(); !strings.Contains(text, "deliberate") || !strings.Contains(text, "audit_id=id-8") {
 		t.Errorf("the log has no cause or id: %s", text)
 	}
-	await(t, func() bool { return openWatches(s) == 1 })
+	awaitIt(t, func() bool { return openWatches(s) == 1 })
 	s.PostYAML(path, `{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"c"}}`)
 	if got := next(t, other).String(); got != "ADDED c" {
 		t.Errorf("afterwards the other watch got %s", got)
@@ -341,7 +342,7 @@ func TestShutdownOfMany(t *testing.T) {
 		readers = append(readers, with.Watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d&allowWatchBookmarks=true", empty, from)))
 	}
 	rewrite(t, s, big, 8)
-	await(t, func() bool {
+	awaitIt(t, func() bool {
 		behind := 0
 		for _, w := range watchersOf(t, s).Watchers {
 			if w.LagEvents > 0 {

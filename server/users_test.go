@@ -19,42 +19,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
-// syncBuffer is a log that is read while it's written.
-type syncBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-// take returns what was written since the last call.
-func (b *syncBuffer) take() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.buf.Reset()
-	return b.buf.String()
-}
-
 // doors is a server that tells users apart in all ways, with what opens it.
 type doors struct {
 	*servertest.Server
-	log            *syncBuffer
+	log            *await.Log
 	clients, proxy *credentials.Authority
 	asked          int // requests of ask
 	t              *testing.T
@@ -64,7 +44,7 @@ const csvTokens = "alice-token,alice,u1,\"devs,ops\"\nbob-token,bob,u2\n"
 
 func newDoors(t *testing.T, options ...func(*server.Server)) *doors {
 	t.Helper()
-	d := &doors{log: new(syncBuffer), clients: credentials.NewAuthority(t, "clients"), proxy: credentials.NewAuthority(t, "proxies"), t: t}
+	d := &doors{log: new(await.Log), clients: credentials.NewAuthority(t, "clients"), proxy: credentials.NewAuthority(t, "proxies"), t: t}
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(csvTokens), 0o600); err != nil {
 		t.Fatal(err)
@@ -183,7 +163,7 @@ func TestCredentials(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, http2 := range []bool{false, true} {
-				d.log.take()
+				d.log.Take()
 				r, text := d.ask(tc.cert, http2, http.MethodPost, selfReview, "{}", tc.headers...)
 				if got := who(t, r, text); got != tc.want {
 					t.Errorf("HTTP %d: it's %s, want %s: %s", r.ProtoMajor, got, tc.want, text)
@@ -191,7 +171,7 @@ func TestCredentials(t *testing.T) {
 				if tc.want == "401" && strings.TrimSpace(text) != unauthorized {
 					t.Errorf("the answer is %s", text)
 				}
-				line := d.log.take()
+				line := d.log.Take()
 				if !strings.Contains(line, tc.log) || tc.log == "" && strings.Contains(line, "unauthorized") {
 					t.Errorf("the log says %q, want %q", line, tc.log)
 				}
@@ -225,7 +205,7 @@ func TestClientCAIsReloaded(t *testing.T) {
 	if err := os.WriteFile(d.clients.File, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a line about the bad file", func() bool { ask(before); return strings.Contains(d.log.take(), "those that were read before stay") })
+	until(t, "a line about the bad file", func() bool { ask(before); return strings.Contains(d.log.Take(), "those that were read before stay") })
 	if code := ask(before); code != http.StatusCreated {
 		t.Errorf("with a bad file %d", code)
 	}
@@ -296,12 +276,12 @@ func TestAccountTokens(t *testing.T) {
 		"another audience":             {d.issue(`{"audiences":["elsewhere"]}`), "audiences"},
 		"too long":                     {plain + strings.Repeat("A", 100<<10), ""},
 	} {
-		d.log.take()
+		d.log.Take()
 		r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+tc.token)
 		if name == "too long" && r.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
 			continue
 		}
-		if line := d.log.take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
+		if line := d.log.Take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
 			t.Errorf("%s: %s %s, log %q", name, r.Status, text, line)
 		}
 	}
@@ -380,7 +360,7 @@ func TestAccountTokenTimes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			token := signed(tc.changes)
 			for range 2 {
-				d.log.take()
+				d.log.Take()
 				r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+token)
 				if tc.log == "" {
 					if got := who(t, r, text); !strings.HasPrefix(got, "system:serviceaccount:default:till/") {
@@ -388,7 +368,7 @@ func TestAccountTokenTimes(t *testing.T) {
 					}
 					continue
 				}
-				if line := d.log.take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
+				if line := d.log.Take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
 					t.Errorf("%s %s, log %q, want %q", r.Status, text, line, tc.log)
 				}
 			}

@@ -70,7 +70,7 @@ func TestWatchersPage(t *testing.T) {
 	stalled := as(stalling(t, s), strings.Repeat("long", 100)).Watch(after(from) + "&fieldSelector=metadata.name%3Dw0")
 	var last int64
 	var page watchersPage
-	await(t, func() bool {
+	awaitIt(t, func() bool {
 		last = rewrite(t, s, big, 1)[0]
 		expectVersions(t, reader, []int64{last})
 		expectVersions(t, second, []int64{last})
@@ -128,7 +128,7 @@ func TestWatchersPage(t *testing.T) {
 	for _, w := range []*servertest.Stream{reader, second, other, stalled} {
 		w.Close()
 	}
-	await(t, func() bool { return len(watchersOf(t, s).Watchers) == 0 })
+	awaitIt(t, func() bool { return len(watchersOf(t, s).Watchers) == 0 })
 	if p := watchersOf(t, s); len(p.Groups) != 0 {
 		t.Errorf("groups without members: %+v", p.Groups)
 	}

@@ -307,11 +307,11 @@ func TestWebSocketClientCloses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := openSocket(t, s, widgetsPath+"?watch=true", nil)
 			c.next()
-			await(t, func() bool { return openWatches(s) == 1 })
+			awaitIt(t, func() bool { return openWatches(s) == 1 })
 			if err := tc.leave(c); err != nil {
 				t.Errorf("the end isn't answered: %v", err)
 			}
-			await(t, func() bool { return openWatches(s) == 0 })
+			awaitIt(t, func() bool { return openWatches(s) == 0 })
 		})
 	}
 }
@@ -361,7 +361,7 @@ func TestWebSocketDeaf(t *testing.T) {
 	fmt.Fprintf(c, "GET %s?watch=1 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", widgetsPath)
 	rewrite(t, s, big, 8) // more than kernels take
-	await(t, func() bool { return openWatches(s) == 0 })
+	awaitIt(t, func() bool { return openWatches(s) == 0 })
 }
 
 // TestWebSocketIdle: an idle watch over WebSocket costs as many goroutines as one over HTTP: one that writes and one that
@@ -373,7 +373,7 @@ func TestWebSocketIdle(t *testing.T) {
 	for range watches {
 		openSocket(t, s, empty+"?watch=true", nil)
 	}
-	await(t, func() bool {
+	awaitIt(t, func() bool {
 		return openWatches(s) == watches && goroutines(t, s, "server.(*handler).streamOn") == watches &&
 			goroutines(t, s, "wire.(*webSocket).listen") == watches && goroutines(t, s, "server.(*handler).ServeHTTP") <= 1
 	})

@@ -1,52 +1,32 @@
 package manifests_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
 const maps = "/api/v1/namespaces/default/configmaps"
 
-// lines is a log that a test reads while it's written.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // directory is a server that applies a directory.
 type directory struct {
 	*servertest.Server
 	t   *testing.T
 	dir string
-	log *lines
+	log *await.Log
 }
 
 func newDirectory(t *testing.T, prune bool, files map[string]string) *directory {
 	t.Helper()
-	d := &directory{t: t, dir: t.TempDir(), log: &lines{}}
+	d := &directory{t: t, dir: t.TempDir(), log: &await.Log{}}
 	for name, text := range files {
 		d.write(name, text)
 	}
@@ -82,11 +62,12 @@ func (d *directory) remove(name string) {
 // eventually waits until something holds.
 func (d *directory) eventually(what string, holds func() bool) {
 	d.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatalf("it isn't so that %s; the log:\n%s", what, d.log)
+	await.Right(d.t, func() string {
+		if holds() {
+			return ""
 		}
-	}
+		return "it isn't so that " + what + "; the log:\n" + d.log.String()
+	})
 }
 
 func (d *directory) get(path string) (code int, body string) {
