@@ -51,10 +51,7 @@ type command struct {
 }
 
 func (c *command) flagSet() *pflag.FlagSet {
-	set := pflag.NewFlagSet(Name, pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
-	set.SortFlags = false
+	set := cli.NewFlagSet(Name)
 	set.StringVar(&c.dir, "data-dir", "", "of restore: the directory to make; of save: the directory to read, instead of a server")
 	set.StringVarP(&c.output, "output", "o", "", "of status: json")
 	c.to.AddFlags(set)

@@ -94,10 +94,7 @@ func FlagNames() (names []string) {
 }
 
 func flagSet(name string, c command, to *cli.Connection) *pflag.FlagSet {
-	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
-	set.SortFlags = false
+	set := cli.NewFlagSet(name)
 	to.AddFlags(set)
 	c.addFlags(set)
 	return set

@@ -169,12 +169,18 @@ func FlagNames() (names []string) {
 }
 
 func flagSet(name string, c command, to *Connection) *pflag.FlagSet {
+	set := NewFlagSet(name)
+	to.AddFlags(set)
+	c.addFlags(set)
+	return set
+}
+
+// NewFlagSet returns a command's flags, in the order in which they're added. It prints nothing by itself: errors are for the command to say.
+func NewFlagSet(name string) *pflag.FlagSet {
 	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
 	set.SortFlags = false
-	to.AddFlags(set)
-	c.addFlags(set)
 	return set
 }
 
