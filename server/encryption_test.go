@@ -248,7 +248,7 @@ func TestUndecryptable(t *testing.T) {
 		{"a deletion of the readable", "DELETE", "/a" + ignore, 409, "unsafe deletion is not allowed because the object is decodable from storage"},
 		{"a deletion of nothing", "DELETE", "/none" + ignore, 404, "NotFound"},
 		{"with a policy, too", "DELETE", "/lost" + ignore + "&propagationPolicy=Orphan", 422, "cannot be set together with .propagationPolicy"},
-		{"a dry run", "DELETE", "/lost" + ignore + "&dryRun=All", 200, "Success"},
+		{"a dry run", "DELETE", "/lost" + ignore + "&dryRun=All", 200, `"status":"Success","details":{"name":"lost","kind":"Secret"},"code":200`},
 		{"a deletion of all", "DELETE", ignore, 422, "is not allowed with DELETECOLLECTION, try again after removing the option"},
 		{"the deletion", "DELETE", "/lost" + ignore, 200, "Success"},
 		{"afterwards", "GET", "/lost", 404, "NotFound"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -397,6 +398,9 @@ func (d *deletion) deleted() []byte {
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess,
 		Details:  &metav1.StatusDetails{Name: d.Name, Group: d.Group, Kind: d.Plural, UID: types.UID(d.uid)},
+	}
+	if d.ignoresReadErrors() { // kube-apiserver has another Status for what it couldn't read
+		status.Code, status.Details = http.StatusOK, &metav1.StatusDetails{Name: d.Name, Kind: d.Kind}
 	}
 	b, err := registry.EncodeApart(d.shown, status.TypeMeta, status)
 	if err != nil {
