@@ -188,7 +188,7 @@ func (a *answer) stream() error {
 		return err
 	}
 	a.to = a.w
-	if acceptsGzip(a.r.Header.Values("Accept-Encoding")) {
+	if negotiation.Gzip(a.r.Header.Values("Accept-Encoding")) {
 		header := a.w.Header()
 		header.Set("Content-Encoding", "gzip")
 		header.Del("Content-Length")
@@ -240,30 +240,10 @@ func (a *answer) drop() {
 // gzipTag is what the ETag of a compressed answer has at its end.
 const gzipTag = "-gzip"
 
-// acceptsGzip tells whether gzip is among the encodings that a client wants, and not after none at all.
-func acceptsGzip(headers []string) bool {
-	const unnamed = -1
-	zip, plain, other := float64(unnamed), float64(unnamed), float64(unnamed)
-	for _, c := range negotiation.Parse(headers) {
-		switch c.Media {
-		case "gzip", "x-gzip":
-			zip = max(zip, c.Q)
-		case "identity":
-			plain = c.Q
-		case "*":
-			other = c.Q
-		}
-	}
-	if zip == unnamed {
-		zip = other
-	}
-	return zip > 0 && zip >= plain
-}
-
 // writeBody answers with a body that is there already, compressed if it's large, unless too many are: it may be the
 // answer of a write that has happened, which must not be refused. end comes after it.
 func (w *response) writeBody(r *http.Request, code int, body []byte, end string) error {
-	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) && w.tryEnterLarge() {
+	if len(body) > largeAnswer && negotiation.Gzip(r.Header.Values("Accept-Encoding")) && w.tryEnterLarge() {
 		a := w.answer(r, code)
 		defer a.drop()
 		if _, err := a.Write(body); err != nil {

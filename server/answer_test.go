@@ -28,11 +28,11 @@ func TestAcceptsGzip(t *testing.T) {
 		"gzip;q=0,*;q=1": false, "br;q=1": false, "gzip;q=x": false, "gzip;q=-1": false, "gzip;q=NaN": false,
 		"identity;q=1, gzip;q=0.9": false, "identity;q=0.5, gzip": true, ";;;,gzip": true,
 	} {
-		if got := acceptsGzip([]string{header}); got != want {
+		if got := negotiation.Gzip([]string{header}); got != want {
 			t.Errorf("%q: %v, want %v", header, got, want)
 		}
 	}
-	if !acceptsGzip([]string{"br", "gzip"}) || acceptsGzip(nil) {
+	if !negotiation.Gzip([]string{"br", "gzip"}) || negotiation.Gzip(nil) {
 		t.Error("of several headers or none")
 	}
 }

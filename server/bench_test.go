@@ -113,7 +113,7 @@ func BenchmarkDiscovery(b *testing.B) {
 			}
 		}
 	})
-	for _, media := range []negotiation.Media{aggregatedJSON, aggregatedProtobuf} {
+	for _, media := range []negotiation.Media{negotiation.AggregatedJSON, negotiation.AggregatedProtobuf} {
 		b.Run("kept, "+string(media), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

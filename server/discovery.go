@@ -17,63 +17,23 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 )
 
-// The media types of a whole discovery document; clients look for these parameters in the answer.
-const (
-	aggregated         = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	aggregatedJSON     = negotiation.JSON + aggregated
-	aggregatedProtobuf = negotiation.Protobuf + aggregated
-)
-
-// The protobuf forms of OpenAPI documents. Clients ask with an @ for the second dot, which isn't allowed in a media type.
-const (
-	mediaOpenAPI2 negotiation.Media = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-	mediaOpenAPI3 negotiation.Media = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
-)
-
 // encodingOf is the form of a document in a media type.
 func encodingOf(media negotiation.Media) form.Encoding {
 	switch media {
-	case negotiation.Protobuf, aggregatedProtobuf, mediaOpenAPI2, mediaOpenAPI3:
+	case negotiation.Protobuf, negotiation.AggregatedProtobuf, negotiation.OpenAPI2, negotiation.OpenAPI3:
 		return form.Protobuf
 	}
 	return form.JSON
 }
 
-// acceptDiscovery is Message and the aggregated forms besides.
-func acceptDiscovery(c negotiation.Clause) (negotiation.Media, bool) {
-	if c.Params["as"] == "APIGroupDiscoveryList" && c.Params["g"] == "apidiscovery.k8s.io" && c.Params["v"] == "v2" {
-		switch negotiation.Media(c.Media) {
-		case negotiation.JSON:
-			return aggregatedJSON, true
-		case negotiation.Protobuf:
-			return aggregatedProtobuf, true
-		}
-	}
-	return negotiation.Message(c)
-}
-
-// negotiateOpenAPI is negotiate for documents that there are in JSON and in one form of protobuf.
-func negotiateOpenAPI(r *http.Request, protobuf negotiation.Media) (negotiation.Media, error) {
-	var headers []string
-	for _, header := range r.Header.Values("Accept") {
-		headers = append(headers, strings.ReplaceAll(header, "@", "."))
-	}
-	return negotiation.Negotiate(headers, func(c negotiation.Clause) (negotiation.Media, bool) {
-		if c.Media == string(protobuf) {
-			return protobuf, true
-		}
-		return negotiation.OnlyJSON(c)
-	})
-}
-
 // serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the list from which older clients go on.
 func (h *handler) serveDiscovery(w *response, r *http.Request) error {
-	media, err := negotiation.Negotiate(r.Header.Values("Accept"), acceptDiscovery)
+	media, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.Discovery)
 	if err != nil {
 		return err
 	}
 	path := strings.Trim(r.URL.Path, "/")
-	if media != aggregatedJSON && media != aggregatedProtobuf {
+	if media != negotiation.AggregatedJSON && media != negotiation.AggregatedProtobuf {
 		return w.writeMessage(r, media, h.discovery.List(path, r.Host))
 	}
 	doc, err := h.discovery.Aggregated(r.Context(), path, encodingOf(media))
@@ -167,7 +127,7 @@ func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 // serveOpenAPI serves one group version's document. With its hash in the query it can be kept forever;
 // with an old one the client is sent to the new.
 func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
-	media, err := negotiateOpenAPI(r, mediaOpenAPI3)
+	media, err := negotiation.OpenAPI(r.Header.Values("Accept"), negotiation.OpenAPI3)
 	if err != nil {
 		return err
 	}
@@ -216,7 +176,7 @@ func (h *handler) serveForeignOpenAPI(w *response, r *http.Request, path string)
 
 // serveOpenAPI2 serves /openapi/v2: one document for all group versions.
 func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
-	media, err := negotiateOpenAPI(r, mediaOpenAPI2)
+	media, err := negotiation.OpenAPI(r.Header.Values("Accept"), negotiation.OpenAPI2)
 	if err != nil {
 		return err
 	}
@@ -251,7 +211,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media 
 		}
 		http.ServeContent(w, r, "", doc.Built, bytes.NewReader(whole.Bytes()))
 		return nil
-	case doc.Size > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")):
+	case doc.Size > largeAnswer && negotiation.Gzip(r.Header.Values("Accept-Encoding")):
 		header.Set("Content-Encoding", "gzip")
 		header.Set("ETag", strings.TrimSuffix(header.Get("ETag"), `"`)+gzipTag+`"`)
 		header.Set("Content-Length", strconv.Itoa(len(doc.Raw())))

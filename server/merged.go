@@ -17,6 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/server/framing"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
@@ -69,7 +70,7 @@ func (h *handler) serveMerged(w *response, r *http.Request) error {
 			return reads.WatchMerged(r.Context(), parts, start)
 		}
 	}
-	o := opening{framing: framingOf(media), targets: targets, asks: asks, open: at(query, start), events: h.metrics.WatchEvents(nil)}
+	o := opening{Framing: framing.Of(media), targets: targets, asks: asks, open: at(query, start), events: h.metrics.WatchEvents(nil)}
 	if asked := o.open; media == negotiation.Events {
 		o.open = func() (watches.Source, watchstream.Options, error) {
 			return openAgain(r, asked, func(version string) opener {

@@ -44,13 +44,13 @@ func TestNegotiate(t *testing.T) {
 		{"json before protobuf", []string{"application/json, application/vnd.kubernetes.protobuf"}, negotiation.Message, negotiation.JSON},
 		{"protobuf with a lower q", []string{"application/vnd.kubernetes.protobuf;q=0.5, application/json;q=0.9"}, negotiation.Message, negotiation.JSON},
 		{"protobuf in another form", []string{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"}, negotiation.Message, ""},
-		{"aggregated discovery as protobuf", []string{string(aggregatedProtobuf) + "," + string(aggregatedJSON)}, acceptDiscovery, aggregatedProtobuf},
+		{"aggregated discovery as protobuf", []string{string(negotiation.AggregatedProtobuf) + "," + string(negotiation.AggregatedJSON)}, negotiation.Discovery, negotiation.AggregatedProtobuf},
 		{"html only", []string{"text/html"}, negotiation.Object, ""},
 		{"garbage", []string{"///;;;,,="}, negotiation.Object, ""},
 		{"yaml where only json is", []string{"application/yaml"}, negotiation.OnlyJSON, ""},
 		{"yaml or json where only json is", []string{"application/yaml, application/json"}, negotiation.OnlyJSON, negotiation.JSON},
-		{"aggregated discovery", []string{string(aggregatedJSON) + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, aggregatedJSON},
-		{"older aggregated discovery", []string{"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, negotiation.JSON},
+		{"aggregated discovery", []string{string(negotiation.AggregatedJSON) + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, negotiation.Discovery, negotiation.AggregatedJSON},
+		{"older aggregated discovery", []string{"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, negotiation.Discovery, negotiation.JSON},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := negotiation.Negotiate(tc.accept, tc.by)
@@ -146,12 +146,12 @@ func TestWarnings(t *testing.T) {
 
 // FuzzNegotiate looks for headers that panic, or lead to a form that wasn't offered.
 func FuzzNegotiate(f *testing.F) {
-	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", string(aggregatedJSON), "application/yaml;as=Table;v=v1;g=meta.k8s.io, application/json", "*/*;as=Table;v=v1beta1;g=meta.k8s.io", `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
+	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", string(negotiation.AggregatedJSON), "application/yaml;as=Table;v=v1;g=meta.k8s.io, application/json", "*/*;as=Table;v=v1beta1;g=meta.k8s.io", `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		got, err := negotiation.Negotiate([]string{header}, acceptDiscovery)
-		if (err == nil) != (got == negotiation.JSON || got == negotiation.YAML || got == negotiation.Protobuf || got == aggregatedJSON || got == aggregatedProtobuf) {
+		got, err := negotiation.Negotiate([]string{header}, negotiation.Discovery)
+		if (err == nil) != (got == negotiation.JSON || got == negotiation.YAML || got == negotiation.Protobuf || got == negotiation.AggregatedJSON || got == negotiation.AggregatedProtobuf) {
 			t.Errorf("negotiation.Negotiate(%q) = %q, %v", header, got, err)
 		}
 		custom := target{endpoint: &registry.Endpoint{}}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
-	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/server/framing"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
-	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -42,7 +40,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	open := func() (watches.Source, watchstream.Options, error) {
 		return reads.Of(t.endpoint).Watch(r.Context(), asked)
 	}
-	o := opening{framing: framingOf(media), targets: []target{t}, open: open, events: h.metrics.WatchEvents(t.endpoint)}
+	o := opening{Framing: framing.Of(media), targets: []target{t}, open: open, events: h.metrics.WatchEvents(t.endpoint)}
 	if media == negotiation.Events {
 		o.open = func() (watches.Source, watchstream.Options, error) {
 			return openAgain(r, open, func(version string) opener {
@@ -59,7 +57,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 
 // opening is a watch that is to be opened, of one target or of several.
 type opening struct {
-	*framing
+	*framing.Framing
 	targets []target
 	asks    []*authorizer.AttributesRecord // what the user was allowed, for each target; none if everybody may do everything
 	open    opener
@@ -71,7 +69,7 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	source, options, err := o.open()
 	var about *reads.StreamError
 	if errors.As(err, &about) {
-		return h.tell(w, r, o.framing, about.ErrStatus)
+		return h.tell(w, r, o.Framing, about.ErrStatus)
 	}
 	if err != nil {
 		return err
@@ -97,7 +95,7 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 		}
 	}()
 	w.Header().Set("Content-Type", o.Media)
-	if watch.Stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &o.Framing, Events: o.events, Sent: &watch.Sent}); err != nil {
+	if watch.Stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &o.Framing.Framing, Events: o.events, Sent: &watch.Sent}); err != nil {
 		return err
 	}
 	if !watch.Stream.Own() {
@@ -161,56 +159,9 @@ func (h *handler) serveWatchers(w *response, r *http.Request) error {
 	return json.NewEncoder(w).Encode(page)
 }
 
-// framing is a form in which events are written, and errors among them.
-type framing struct {
-	wire.Framing
-	tell func(dst []byte, why metav1.Status) []byte // appends an ERROR event
-}
-
-// The framings.
-var (
-	framingJSON = framing{
-		Framing: wire.Framing{
-			Media:    string(negotiation.JSON),
-			Count:    func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
-			Messages: bytes.Lines,
-		},
-		tell: func(dst []byte, why metav1.Status) []byte {
-			return watchstream.AppendError(dst, status.JSON(why))
-		},
-	}
-	framingServerSent = framing{
-		Framing: wire.Framing{
-			Media:    string(negotiation.Events),
-			Count:    func(p []byte) int { return bytes.Count(p, []byte(watchstream.ServerSentEnd)) },
-			Messages: watchstream.ServerSentEvents,
-		},
-		tell: func(dst []byte, why metav1.Status) []byte {
-			why.Message = watchstream.Advised(why.Message, int(why.Code))
-			return watchstream.AppendServerSentError(dst, status.JSON(why), int(why.Code))
-		},
-	}
-	framingProtobuf = framing{
-		Framing: wire.Framing{Media: kubeproto.StreamMedia, Count: kubeproto.CountFrames, Messages: kubeproto.Frames, Binary: true},
-		tell: func(dst []byte, why metav1.Status) []byte {
-			return kubeproto.AppendError(dst, status.Message(why))
-		},
-	}
-)
-
-func framingOf(media negotiation.Media) *framing {
-	switch media {
-	case negotiation.Protobuf:
-		return &framingProtobuf
-	case negotiation.Events:
-		return &framingServerSent
-	}
-	return &framingJSON
-}
-
 // tell answers with a stream of one ERROR event.
-func (h *handler) tell(w *response, r *http.Request, f *framing, status metav1.Status) error {
-	event, events := f.tell(make([]byte, watchstream.Headroom), status), h.metrics.WatchEvents(w.endpoint)
+func (h *handler) tell(w *response, r *http.Request, f *framing.Framing, status metav1.Status) error {
+	event, events := f.Tell(make([]byte, watchstream.Headroom), status), h.metrics.WatchEvents(w.endpoint)
 	if wire.IsWebSocket(r) {
 		stream, err := h.port.Begin(w, r, wire.Outlet{Framing: &f.Framing, Events: events, Sent: new(atomic.Int64)})
 		if err != nil {
