@@ -9,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/apiserver-lite/apiserver-lite/backup"
-	"github.com/apiserver-lite/apiserver-lite/backup/text"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/commands"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
-	"github.com/apiserver-lite/apiserver-lite/migrate"
 )
 
 // pages returns the paths and contents of the files that people read: pages, and examples of installations.
@@ -84,24 +83,44 @@ func anchors(page string) (names []string) {
 	return names
 }
 
+// tree is all commands.
+func tree(t *testing.T) *cobra.Command {
+	t.Helper()
+	return commands.Tree(cli.Process{}, commands.Server{Flags: flagSet(&flags{})})
+}
+
+// flagsOf returns the names of the flags of a command, or of those below it.
+func flagsOf(cmd *cobra.Command, below bool) (names []string) {
+	if !below {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return names
+	}
+	for _, word := range cmd.Commands() {
+		if word.Name() != "serve" {
+			names = append(append(names, flagsOf(word, false)...), flagsOf(word, true)...)
+		}
+	}
+	return names
+}
+
 // TestDocsFlags: each flag and environment variable of ours that a page names is one that the server has. Those of the
 // commands, and of kube-apiserver, are named only on the pages that are about them.
 func TestDocsFlags(t *testing.T) {
-	commands, asKubernetes := cli.FlagNames(), slices.Collect(dropin.FlagNames())
+	commands, asKubernetes := flagsOf(tree(t), true), slices.Collect(dropin.FlagNames())
 	others := map[string][]string{ // by page, without dashes
-		"CHANGELOG.md":              slices.Concat(commands, migrate.FlagNames(), asKubernetes),
+		"CHANGELOG.md":              slices.Concat(commands, asKubernetes),
 		"docs/testing.md":           asKubernetes,
 		"docs/client.md":            commands,
 		"examples/cluster/local.sh": commands,
-		"docs/operations.md":        slices.Concat(migrate.FlagNames(), backup.FlagNames(), text.FlagNames(), []string{"cert-dir"}),
+		"docs/operations.md":        append(commands, "cert-dir"),
 		"docs/wire.md":              {"service-node-port-range"},
 		"docs/audit.md":             {"audit-webhook-config-file"},
 	}
 	known := map[string]bool{"APISERVER_LITE_TOKEN": true, "APISERVER_LITE_SERVER": true}
-	flagSet(&flags{}).VisitAll(func(f *pflag.Flag) {
-		known["--"+f.Name] = true
-		known[envPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))] = true
-	})
+	for _, name := range flagsOf(tree(t), false) {
+		known["--"+name] = true
+		known[envPrefix+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))] = true
+	}
 	variable := regexp.MustCompile(`APISERVER_LITE_[A-Z0-9_]+`)
 	inUnit := regexp.MustCompile(`--[a-z][a-z0-9-]+`)
 	// In prose a flag of ours is alone in its quotes; those of other programs are in lines of commands.

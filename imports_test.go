@@ -120,7 +120,8 @@ var floors = []floor{
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
-	{"client/cli", []string{"internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
+	{"internal/commandline", []string{"internal/exit"}},
+	{"client/cli", []string{"internal/commandline", "internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
 	{"internal/program", nil},     // builds the programs that tests start
 	{"internal/credentials", nil}, // what clients of tests show
 	{"internal/await", nil},       // what tests of servers wait with
@@ -131,10 +132,11 @@ var floors = []floor{
 	{"bench", []string{"client"}}, // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
-	{"migrate", []string{"internal/exit", "storage", "storage/etcd", "storage/remote"}},
-	{"backup", []string{"internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
+	{"migrate", []string{"internal/commandline", "internal/exit", "storage", "storage/etcd", "storage/remote"}},
+	{"backup", []string{"internal/commandline", "internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
 	{"backup/text", []string{"access", "internal/exit", "client", "client/cli", "backup/document"}},
-	{"", []string{"controllers", "internal/exit", "server", "client/cli", "dropin", "migrate", "backup", "backup/text", "storage/etcd"}}, // main
+	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text"}},
+	{"", []string{"controllers", "internal/commandline", "internal/exit", "server", "client/cli", "commands", "dropin", "storage/etcd"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,18 +24,14 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"github.com/apiserver-lite/apiserver-lite/backup"
-	"github.com/apiserver-lite/apiserver-lite/backup/text"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/commands"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
-	"github.com/apiserver-lite/apiserver-lite/migrate"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
-
-// program is how the program calls itself in messages.
-const program = "apiserver-lite"
 
 // envPrefix begins the name of the environment variable of a flag: APISERVER_LITE_DATA_DIR for --data-dir.
 const envPrefix = "APISERVER_LITE_"
@@ -78,68 +73,34 @@ type flags struct {
 }
 
 func (p process) run(args []string) int {
-	if len(args) > 0 && slices.Contains(cli.Names, args[0]) {
-		ctx, stop := interruptible()
-		defer stop()
-		return cli.Run(ctx, args, p.Process)
-	}
-	if len(args) > 0 && args[0] == envtestCommand {
-		return p.runEnvtest(args[1:])
-	}
-	if len(args) > 0 && args[0] == migrate.Name {
-		ctx, stop := interruptible()
-		defer stop()
-		return migrate.Run(ctx, args[1:], p.Out, p.Err)
-	}
-	if len(args) > 0 && args[0] == backup.Name {
-		ctx, stop := interruptible()
-		defer stop()
-		return backup.Run(ctx, args[1:], p.Process)
-	}
-	if len(args) > 0 && slices.Contains(text.Names, args[0]) {
-		ctx, stop := interruptible()
-		defer stop()
-		return text.Run(ctx, args, p.Process)
-	}
 	var f flags
 	f.parent.pid = p.parent
-	if err := parse(&f, args, p.Getenv); errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprint(p.Out, usage(&f))
-		return exit.OK
-	} else if err != nil {
-		return exit.Why(p.Err, program, exit.Usage, err)
+	set := flagSet(&f)
+	return commands.Run(args, p.Process, commands.Server{Flags: set, Run: func() error { return p.serve(&f, set) }})
+}
+
+// serve is what the program does without a command, after the flags have their values.
+func (p process) serve(f *flags, set *pflag.FlagSet) error {
+	if err := f.read(set, p.Getenv); err != nil {
+		return exit.With(exit.Usage, err)
 	}
 	if f.version {
 		v := server.Version()
 		fmt.Fprintf(p.Out, "apiserver-lite %s (%s, %s)\n", v.GitVersion, v.GoVersion, v.Platform)
-		return exit.OK
+		return nil
 	}
-	level, _ := parseLevel(f.logLevel) // parse has looked at it
+	level, _ := parseLevel(f.logLevel) // read has looked at it
 	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: level}))
 	setGlobals(log)
-
 	if f.check {
-		if err := check(&f.server, p.Out); err != nil {
-			return exit.Why(p.Err, program, exit.Failure, err)
-		}
-		return exit.OK
+		return check(&f.server, p.Out)
 	}
 	ctx, stop := signals(log)
 	defer stop()
 	if f.parent.on {
 		ctx = f.parent.watch(ctx, log)
 	}
-	if err := serve(ctx, &f.server, log, p.Out); err != nil {
-		return exit.Why(p.Err, program, exit.Failure, err)
-	}
-	return exit.OK
-}
-
-// interruptible returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at once.
-func interruptible() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
+	return serve(ctx, &f.server, log, p.Out)
 }
 
 // setGlobals sets what a process has one of: SIGXFSZ, the default log, klog's. GOMEMLIMIT and GOMAXPROCS stay Go's; memory.go sets GOGC's
@@ -249,15 +210,8 @@ func signals(log *slog.Logger) (context.Context, func()) {
 	}
 }
 
-// parse reads flags, and the environment for those that aren't given.
-func parse(f *flags, args []string, getenv func(string) string) error {
-	set := flagSet(f)
-	if err := set.Parse(args); err != nil {
-		return err
-	}
-	if set.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags, and the commands %s, see --help", set.Arg(0), strings.Join(commands(), ", "))
-	}
+// read completes flags that have the command line's values: by the environment, and by the file that they name.
+func (f *flags) read(set *pflag.FlagSet, getenv func(string) string) error {
 	var err error
 	set.VisitAll(func(flag *pflag.Flag) {
 		name := envPrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
@@ -384,39 +338,15 @@ func (f *flags) addProcess(set *pflag.FlagSet) {
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 }
 
-// flagSet is all of flagGroups.
+// flagSet is all of flagGroups, in their order.
 func flagSet(f *flags) *pflag.FlagSet {
-	set := pflag.NewFlagSet("apiserver-lite", pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
+	set := pflag.NewFlagSet(commandline.Program, pflag.ContinueOnError)
+	set.SortFlags = false
 	for _, g := range flagGroups(f) {
+		commandline.Titled(g.title, g.flags)
 		set.AddFlagSet(g.flags)
 	}
 	return set
-}
-
-func usage(f *flags) string {
-	text := fmt.Sprintf(`Usage: apiserver-lite [flags]
-       apiserver-lite %s ...
-       apiserver-lite %s DIR
-       apiserver-lite %s --from DIR|--to DIR --etcd-servers URL,...
-       apiserver-lite %s save|status|restore FILE
-       apiserver-lite export [KIND...]
-       apiserver-lite import FILE|DIR|-
-
-The commands talk to a server: apiserver-lite watch --help has more. %[2]s fills a directory for KUBEBUILDER_ASSETS. %[3]s moves data into an etcd cluster, or back. %[4]s backs up and restores. export and import do so as YAML.
-
-Each flag is also an environment variable: --data-dir is %[5]sDATA_DIR.
-`, strings.Join(cli.Names, "|"), envtestCommand, migrate.Name, backup.Name, envPrefix)
-	for _, g := range flagGroups(f) {
-		text += "\n" + g.title + ":\n" + g.flags.FlagUsages()
-	}
-	return text
-}
-
-// commands are the words that may come instead of flags.
-func commands() []string {
-	return slices.Concat(cli.Names, text.Names, []string{envtestCommand, migrate.Name, backup.Name})
 }
 
 func parseLevel(s string) (slog.Level, error) {

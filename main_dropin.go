@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 )
-
-// envtestCommand fills a directory for KUBEBUILDER_ASSETS.
-const envtestCommand = "envtest"
 
 // runKubeAPIServer is the program under the name kube-apiserver. Its exit codes are that one's: 0, or 1.
 func (p process) runKubeAPIServer(args []string) int {
@@ -88,25 +84,4 @@ func (p process) withParent(ctx context.Context, log *slog.Logger) (context.Cont
 		return ctx, nil
 	}
 	return parent.watch(ctx, log), nil
-}
-
-// runEnvtest is the command that fills a directory for KUBEBUILDER_ASSETS, and prints its path for a Makefile.
-func (p process) runEnvtest(args []string) int {
-	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		fmt.Fprintf(p.Err, "Usage: apiserver-lite %s DIR\n\nPuts this program into DIR as kube-apiserver and etcd, and prints the path for KUBEBUILDER_ASSETS.\n", envtestCommand)
-		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
-			return exit.OK
-		}
-		return exit.Usage
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return exit.Why(p.Err, program, exit.Failure, err)
-	}
-	dir, err := dropin.FillAssets(args[0], self)
-	if err != nil {
-		return exit.Why(p.Err, program, exit.Failure, err)
-	}
-	fmt.Fprintln(p.Out, dir)
-	return exit.OK
 }

@@ -46,6 +46,15 @@ func TestMain(m *testing.M) {
 
 func noEnv(string) string { return "" }
 
+// parse reads flags as a start does.
+func parse(f *flags, args []string, getenv func(string) string) error {
+	set := flagSet(f)
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	return f.read(set, getenv)
+}
+
 func TestBadSettingsAreRefused(t *testing.T) {
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o600); err != nil {
@@ -60,7 +69,16 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		want string
 	}{
 		{"unknown flag", []string{"--frob"}, "", exit.Usage, "--frob"},
-		{"argument", []string{"serve"}, "", exit.Usage, `"serve"`},
+		{"misspelt flag", []string{"--dta-dir=x"}, "", exit.Usage, "unknown flag: --dta-dir: did you mean --data-dir?"},
+		{"misspelt command", []string{"gte", "widgets", "-n", "x"}, "", exit.Usage, `unknown command "gte" for "apiserver-lite": did you mean get?`},
+		{"two words that it may be", []string{"exprt"}, "", exit.Usage, "did you mean export"},
+		{"unknown command", []string{"frobnicate"}, "", exit.Usage, "--help lists"},
+		{"argument of serve", []string{"serve", "get"}, "", exit.Usage, `"get"`},
+		{"flag of serve", []string{"serve", "--frob"}, "", exit.Usage, "--frob"},
+		{"help about nothing", []string{"help", "gte"}, "", exit.Usage, "did you mean get?"},
+		{"snapshot's word", []string{"snapshot", "sav"}, "", exit.Usage, "did you mean save?"},
+		{"member's word", []string{"member"}, "", exit.Usage, "list or remove"},
+		{"shell", []string{"completion", "csh"}, "", exit.Usage, "csh"},
 		{"no number", []string{"--http2-max-streams=x"}, "", exit.Usage, "--http2-max-streams"},
 		{"no duration", []string{"--history=1"}, "", exit.Usage, "--history"},
 		{"log level", []string{"--log-level=loud"}, "", exit.Usage, "--log-level"},
@@ -126,13 +144,12 @@ func TestEnvtestCommand(t *testing.T) {
 		stdout, stderr string
 	}{
 		{[]string{dir}, exit.OK, dir + "\n", ""},
-		{nil, exit.Usage, "", "Usage: apiserver-lite envtest DIR"},
-		{[]string{"--help"}, exit.OK, "", "Usage: apiserver-lite envtest DIR"},
-		{[]string{"--frob"}, exit.Usage, "", "Usage: apiserver-lite envtest DIR"},
+		{nil, exit.Usage, "", "apiserver-lite: which directory? apiserver-lite envtest DIR"},
+		{[]string{"--frob"}, exit.Usage, "", "apiserver-lite: unknown flag: --frob"},
 		{[]string{filepath.Join(dir, "etcd")}, exit.Failure, "", "apiserver-lite: "},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}.run(append([]string{envtestCommand}, tc.args...))
+		code := process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}.run(append([]string{"envtest"}, tc.args...))
 		if code != tc.code || stdout.String() != tc.stdout || !strings.HasPrefix(stderr.String(), tc.stderr) || tc.stderr == "" && stderr.Len() > 0 {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", tc.args, code, stdout.String(), stderr.String())
 		}
@@ -160,10 +177,17 @@ func TestStartToldToStop(t *testing.T) {
 }
 
 func TestHelpAndVersion(t *testing.T) {
-	for arg, want := range map[string]string{"--help": "--data-dir", "--version": "apiserver-lite v1.37.0-lite+"} {
+	for args, want := range map[string]string{
+		"--help": "\nOperate:\n", "-h": "\nData:\n      --data-dir", "help": "\nData:\n", "help serve": "Usage: apiserver-lite serve\n", "serve --help": "--data-dir",
+		"help get": "Usage: apiserver-lite get RESOURCE [NAME...]\n", "get --help": "\nThe server:\n      --server", "help snapshot restore": "\nFlags:\n      --data-dir",
+		"snapshot --help": "\n       apiserver-lite snapshot save FILE", "member --help": "apiserver-lite member remove NAME", "envtest --help": "Usage: apiserver-lite envtest DIR",
+		"migrate --help": "Usage: apiserver-lite migrate --from DIR|--to DIR --etcd-servers URL,...\n", "export --help": "--secrets", "completion bash": "__start_apiserver-lite",
+		"completion zsh": "#compdef apiserver-lite", "completion fish": "fish completion", "completion powershell": "powershell completion", "__complete sna": "snapshot",
+		"__complete serve --data-d": "--data-dir", "__complete get --sel": "--selector", "--version": "apiserver-lite v1.37.0-lite+", "serve --version": "apiserver-lite v1.37.0-lite+",
+	} {
 		var stdout, stderr bytes.Buffer
-		if code := (process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}).run([]string{arg}); code != exit.OK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
-			t.Errorf("%s: exit %d, %q, %q", arg, code, stdout.String(), stderr.String())
+		if code := (process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}).run(strings.Fields(args)); code != exit.OK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 && !strings.HasPrefix(args, "__") {
+			t.Errorf("%s: exit %d, %q, %q", args, code, stdout.String(), stderr.String())
 		}
 	}
 }

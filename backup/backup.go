@@ -11,29 +11,17 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
-
-// Name is the command's.
-const Name = "snapshot"
-
-const help = `Usage: apiserver-lite snapshot save FILE [--server URL | --data-dir DIR]
-       apiserver-lite snapshot status FILE [-o json]
-       apiserver-lite snapshot restore FILE --data-dir DIR
-
-Save writes everything that a server has stored into a file, while it runs; with --data-dir what a directory has whose server is stopped.
-All Secrets are in it. Status checks a file and says what it holds. Restore makes a new data directory of it, which must be missing or empty.
-
-`
 
 // attempts is how often a snapshot is begun that doesn't come whole, and pause is between two of them.
 const (
@@ -43,100 +31,77 @@ const (
 
 // command is what the arguments say.
 type command struct {
-	do, file string // save, status or restore; the snapshot
-	dir      string
-	output   string
-	to       cli.Connection
-	set      *pflag.FlagSet
+	file   string // the snapshot
+	dir    string
+	output string
+	to     cli.Connection
 }
 
-func (c *command) flagSet() *pflag.FlagSet {
-	set := cli.NewFlagSet(Name)
-	set.StringVar(&c.dir, "data-dir", "", "of restore: the directory to make; of save: the directory to read, instead of a server")
-	set.StringVarP(&c.output, "output", "o", "", "of status: json")
-	c.to.AddFlags(set)
-	c.set = set
-	return set
+const (
+	saves = `Writes everything that a server has stored into a file, while it runs; with --data-dir what a directory has whose server is stopped. All
+Secrets are in it.`
+	all = `Save writes everything that a server has stored into a file, while it runs; with --data-dir what a directory has whose server is stopped.
+All Secrets are in it. Status checks a file and says what it holds. Restore makes a new data directory of it, which must be missing or empty.`
+)
+
+// Command returns the command of a process. It ends with exit code 0 when all is done, 1 if it can't be, 2 if the arguments are wrong, 130 if its
+// context ended first.
+func Command(p cli.Process) *cobra.Command {
+	var save, status, restore command
+	saving := word("save FILE [--server URL | --data-dir DIR]", "Save what a server has stored", saves, p, &save, save.save)
+	saving.Flags().StringVar(&save.dir, "data-dir", "", "the directory to read, instead of a server")
+	save.to.AddFlags(saving.Flags())
+	looking := word("status FILE [-o json]", "Check a file, and say what it holds", "", p, &status, status.status)
+	looking.Flags().StringVarP(&status.output, "output", "o", "", "json (default text)")
+	restoring := word("restore FILE --data-dir DIR", "Make a new data directory of it", "", p, &restore, restore.restore)
+	restoring.Flags().StringVar(&restore.dir, "data-dir", "", "the directory to make")
+	return commandline.Parent("snapshot", "Back up and restore what a server has stored", all, saving, looking, restoring)
 }
 
-// FlagNames returns the names of the flags, for a test of the documentation.
-func FlagNames() (names []string) {
-	new(command).flagSet().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
-}
-
-// Run runs the command with its arguments, and returns its exit code: 0 when all is done, 1 if it can't be, 2 if the arguments are wrong,
-// 130 if ctx ended first.
-func Run(ctx context.Context, args []string, p cli.Process) int {
-	var c command
-	set := c.flagSet()
-	err := set.Parse(args)
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprint(p.Out, help+set.FlagUsages())
-		return exit.OK
-	case err == nil:
-		err = c.parse(set.Args())
-	}
-	if err != nil {
-		return exit.Why(p.Err, "apiserver-lite", exit.Usage, err)
-	}
-	said, err := c.run(ctx, p)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return exit.Why(p.Err, "apiserver-lite", exit.Interrupted, fmt.Errorf("interrupted: %w", err))
-	case cli.IsUsage(err):
-		return exit.Why(p.Err, "apiserver-lite", exit.Usage, err)
-	case err != nil:
-		return exit.Why(p.Err, "apiserver-lite", exit.Failure, err)
-	}
-	if _, err := fmt.Fprintln(p.Out, said); err != nil {
-		return exit.Why(p.Err, "apiserver-lite", exit.Failure, fmt.Errorf("write the output: %w", err))
-	}
-	return exit.OK
-}
-
-// parse takes the arguments, after the flags have their values.
-func (c *command) parse(args []string) error {
-	if len(args) != 2 || args[1] == "" {
-		return errors.New("apiserver-lite snapshot save FILE, status FILE, or restore FILE --data-dir DIR: see apiserver-lite snapshot --help")
-	}
-	c.do, c.file = args[0], args[1]
-	of := map[string][]string{"save": {"data-dir", "server", "token-file", "ca-file", "kubeconfig", "context"}, "status": {"output"}, "restore": {"data-dir"}}
-	takes, known := of[c.do]
-	if !known {
-		return fmt.Errorf("there is no snapshot %s: save, status or restore", c.do)
-	}
-	var err error
-	given := 0
-	c.set.Visit(func(f *pflag.Flag) {
-		if given++; !slices.Contains(takes, f.Name) && err == nil {
-			err = fmt.Errorf("--%s is not for snapshot %s", f.Name, c.do)
+// word returns a command that does something with a file, and prints what is to be said then.
+func word(use, short, long string, p cli.Process, c *command, do func(context.Context, *cobra.Command, cli.Process) (string, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+	cmd.Flags().SortFlags = false
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return exit.With(exit.Usage, errors.New("apiserver-lite snapshot save FILE, status FILE, or restore FILE --data-dir DIR: see apiserver-lite snapshot --help"))
 		}
-	})
-	switch {
-	case err != nil:
-		return err
-	case c.output != "" && c.output != "json":
-		return fmt.Errorf("-o %s: only json is there, besides text", c.output)
-	case c.do == "restore" && c.dir == "":
-		return errors.New("--data-dir says where to restore to")
-	case c.do == "save" && c.dir != "" && given > 1:
-		return errors.New("--data-dir reads a directory, and takes no flag of a server's")
+		c.file = args[0]
+		said, err := do(cmd.Context(), cmd, p)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(p.Out, said); err != nil {
+			return fmt.Errorf("write the output: %w", err)
+		}
+		return nil
 	}
-	return nil
+	return cmd
 }
 
-// run does what is asked for, and returns what to say then.
-func (c *command) run(ctx context.Context, p cli.Process) (said string, err error) {
-	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	switch c.do {
-	case "save":
-		st, err := c.save(ctx, p, log)
-		return "saved " + c.file + ": " + text(st), err
-	case "restore":
-		st, err := etcd.Restore(ctx, c.file, c.dir, log)
-		return fmt.Sprintf("restored %s into %s: %s. Start the server with --data-dir %s", c.file, c.dir, text(st), c.dir), err
+func newLog(p cli.Process) *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+func (c *command) save(ctx context.Context, cmd *cobra.Command, p cli.Process) (said string, err error) {
+	if c.dir != "" && cmd.Flags().NFlag() > 1 {
+		return "", exit.With(exit.Usage, errors.New("--data-dir reads a directory, and takes no flag of a server's"))
+	}
+	st, err := c.write(ctx, p, newLog(p))
+	return "saved " + c.file + ": " + text(st), err
+}
+
+func (c *command) restore(ctx context.Context, _ *cobra.Command, p cli.Process) (said string, err error) {
+	if c.dir == "" {
+		return "", exit.With(exit.Usage, errors.New("--data-dir says where to restore to"))
+	}
+	st, err := etcd.Restore(ctx, c.file, c.dir, newLog(p))
+	return fmt.Sprintf("restored %s into %s: %s. Start the server with --data-dir %s", c.file, c.dir, text(st), c.dir), err
+}
+
+func (c *command) status(ctx context.Context, _ *cobra.Command, _ cli.Process) (said string, err error) {
+	if c.output != "" && c.output != "json" {
+		return "", exit.With(exit.Usage, fmt.Errorf("-o %s: only json is there, besides text", c.output))
 	}
 	st, err := snapshot.Read(ctx, c.file)
 	if err != nil || c.output == "" {
@@ -164,15 +129,15 @@ func (c cutting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// save writes a snapshot beside the file, and gives it the file's name when it's whole.
-func (c *command) save(ctx context.Context, p cli.Process, log *slog.Logger) (st snapshot.Status, err error) {
-	write, done, err := c.source(ctx, p, log)
+// write writes a snapshot beside the file, and gives it the file's name when it's whole.
+func (c *command) write(ctx context.Context, p cli.Process, log *slog.Logger) (st snapshot.Status, err error) {
+	source, done, err := c.source(ctx, p, log)
 	if err != nil {
 		return st, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	for attempt := 1; ; attempt++ {
-		st, err := c.attempt(ctx, write)
+		st, err := c.attempt(ctx, source)
 		var refused *client.StatusError
 		again := errors.Is(err, errCut) || attempt > 1 && !errors.As(err, &refused) // which comes back, perhaps
 		if err == nil || !again || attempt == attempts {

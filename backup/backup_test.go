@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/backup"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -24,7 +25,8 @@ const configMaps = "/api/v1/namespaces/default/configmaps"
 func run(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = backup.Run(t.Context(), args, cli.Process{Getenv: func(string) string { return "" }, Out: &stdout, Err: &stderr})
+	p := cli.Process{Getenv: func(string) string { return "" }, Out: &stdout, Err: &stderr}
+	code = commandline.Run(t.Context(), commandline.Root(backup.Command(p)), append([]string{"snapshot"}, args...), p.Out, p.Err)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -175,8 +177,8 @@ func TestRefused(t *testing.T) {
 	}{
 		"":                               {2, "see apiserver-lite snapshot --help"},
 		"save":                           {2, "see apiserver-lite snapshot --help"},
-		"sve x":                          {2, "there is no snapshot sve: save, status or restore"},
-		"status x --server http://x":     {2, "--server is not for snapshot status"},
+		"sve x":                          {2, "there is no snapshot sve: restore, save or status: did you mean save?"},
+		"status x --server http://x":     {2, "unknown flag: --server"},
 		"status x -o yaml":               {2, "only json"},
 		"restore x":                      {2, "--data-dir says where"},
 		"save x --data-dir y --server z": {2, "takes no flag of a server's"},

@@ -47,7 +47,7 @@ func TestRefusals(t *testing.T) {
 
 	tests := []refusal{
 		{"unknown flag", run{args: []string{"--bogus"}}, 2, "unknown flag: --bogus"},
-		{"argument", run{args: []string{"serve"}}, 2, `unexpected argument "serve"`},
+		{"argument", run{args: []string{"srve"}}, 2, `unknown command "srve" for "apiserver-lite": did you mean serve?`},
 		{"flag's value", run{args: []string{"--history=soon"}}, 2, "--history"},
 		{"console that is neither", run{args: []string{"--console=maybe"}}, 2, "--console"},
 		{"negative history", run{args: []string{"--history=-1s"}}, 1, "--history must not be negative"},

@@ -13,27 +13,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
-
-// Name is the command's.
-const Name = "migrate"
-
-const help = `Usage: apiserver-lite migrate --from DIR --etcd-servers URL,...
-       apiserver-lite migrate --to DIR --etcd-servers URL,...
-
-Moves the content of a data directory into an etcd cluster, or back. Stop the servers first. The source stays as it is. The
-target must have no keys. After an interruption the same command goes on.
-
-Of a store with several members, remove all but one with "apiserver-lite member remove", stop that one, and move its directory
-with --cluster-listen.
-
-`
 
 // command is what the flags say.
 type command struct {
@@ -43,50 +31,41 @@ type command struct {
 	etcd     remote.Options
 }
 
-func (c *command) flagSet() *pflag.FlagSet {
-	set := pflag.NewFlagSet(Name, pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
+const help = `Moves the content of a data directory into an etcd cluster, or back. Stop the servers first. The source stays as it is. The
+target must have no keys. After an interruption the same command goes on.
+
+Of a store with several members, remove all but one with "apiserver-lite member remove", stop that one, and move its directory
+with --cluster-listen.`
+
+// Command returns the command. It ends with exit code 0 when all is moved, 1 if it can't be or its context ended first, 2 if the arguments are wrong.
+func Command(stdout, stderr io.Writer) *cobra.Command {
+	var c command
+	cmd := &cobra.Command{Use: "migrate --from DIR|--to DIR --etcd-servers URL,...", Short: "Move data into an etcd cluster, or back", Long: help}
+	set := cmd.Flags()
 	set.SortFlags = false
 	set.StringVar(&c.from, "from", "", "data directory to move into the cluster; no server may run on it")
 	set.StringVar(&c.to, "to", "", "data directory to move the cluster's content into; it's made if it's missing")
 	set.StringVar(&c.listen, "cluster-listen", "", "with --from, if other processes had joined the directory's: the --cluster-listen of its server; it must be the only member")
 	set.BoolVar(&c.raise, "raise-revision", false, "with --from: raise the cluster's revision above the directory's first, by as many writes as it takes")
-	c.etcd.AddFlags(set)
-	return set
-}
-
-// FlagNames returns the names of the flags, for a test of the documentation.
-func FlagNames() (names []string) {
-	new(command).flagSet().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
-}
-
-// Run runs the command with its arguments, and returns its exit code: 0 when all is moved, 1 if it can't be or ctx ended
-// first, 2 if the arguments are wrong.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var c command
-	set := c.flagSet()
-	err := set.Parse(args)
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprint(stdout, help+set.FlagUsages())
-		return exit.OK
-	case err == nil:
-		err = c.validate(set.Args())
-	}
-	if err != nil {
-		return exit.Why(stderr, "apiserver-lite", exit.Usage, err)
-	}
-	said, err := c.run(ctx, stderr)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted; nothing is served from the target yet, and the same command goes on from here")
+	elsewhere := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.etcd.AddFlags(elsewhere)
+	commandline.Titled("The etcd cluster", elsewhere)
+	set.AddFlagSet(elsewhere)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.validate(args); err != nil {
+			return exit.With(exit.Usage, err)
 		}
-		return exit.Why(stderr, "apiserver-lite", exit.Failure, err)
+		said, err := c.run(cmd.Context(), stderr)
+		switch {
+		case err == nil:
+			fmt.Fprintln(stdout, said)
+			return nil
+		case cmd.Context().Err() != nil:
+			return exit.With(exit.Failure, errors.New("interrupted; nothing is served from the target yet, and the same command goes on from here"))
+		}
+		return err
 	}
-	fmt.Fprintln(stdout, said)
-	return exit.OK
+	return cmd
 }
 
 func (c *command) validate(args []string) error {

@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/migrate"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -158,7 +159,8 @@ func put(t *testing.T, client *clientv3.Client, key, value string, options ...cl
 func (c *cluster) invoke(t *testing.T, ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = migrate.Run(ctx, append([]string{"--etcd-servers", c.url, "--etcd-prefix", c.prefix}, args...), &out, io.MultiWriter(&errs, t.Output()))
+	both := io.MultiWriter(&errs, t.Output())
+	code = commandline.Run(ctx, commandline.Root(migrate.Command(&out, both)), append([]string{"migrate", "--etcd-servers", c.url, "--etcd-prefix", c.prefix}, args...), &out, both)
 	return code, out.String(), errs.String()
 }
 

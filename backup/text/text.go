@@ -9,20 +9,17 @@ package text
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 )
-
-// Names are the commands.
-var Names = []string{"export", "import"}
 
 // command is one of them.
 type command interface {
@@ -33,71 +30,41 @@ type command interface {
 	run(ctx context.Context, c *client.Client, p cli.Process) error
 }
 
-// newCommand returns a command, and how its help begins.
-func newCommand(name string) (c command, help string) {
-	if name == "export" {
-		return &exportCommand{}, `export [KIND...] [-n NAMESPACE | -A] [-o DIR | -o -]
-
-Writes the objects of a server as YAML, all at one revision, without what the server sets or makes by itself, and in an order that applies:
-definitions, namespaces, owners before what they own. Without KIND it's all kinds but Events and Leases. Secrets take --secrets.`
+// Commands returns the commands of a process.
+func Commands(p cli.Process) []*cobra.Command {
+	return []*cobra.Command{
+		newCommand(&exportCommand{}, p, &cobra.Command{Use: "export [KIND...] [-n NAMESPACE | -A] [-o DIR | -o -]", Short: "Write what a server has as YAML",
+			Long: `Writes the objects of a server as YAML, all at one revision, without what the server sets or makes by itself, and in an order that applies:
+definitions, namespaces, owners before what they own. Without KIND it's all kinds but Events and Leases. Secrets take --secrets.`}),
+		newCommand(&importCommand{}, p, &cobra.Command{Use: "import FILE | DIR | - ...", Short: "Give such YAML to a server",
+			Long: `Gives the objects in YAML or JSON files to a server, those of a directory in an order that applies. What isn't there is created, what is there is
+applied (server-side apply). What is refused is listed at the end, and the exit code is 1 then.`}),
 	}
-	return &importCommand{}, `import FILE | DIR | - ...
-
-Gives the objects in YAML or JSON files to a server, those of a directory in an order that applies. What isn't there is created, what is there is
-applied (server-side apply). What is refused is listed at the end, and the exit code is 1 then.`
 }
 
-// Run runs the command that args begin with, and returns its exit code: 0 when all is done, 1 if something failed, 2 if the arguments are
-// wrong, 130 if ctx ended first.
-func Run(ctx context.Context, args []string, p cli.Process) int {
-	c, help := newCommand(args[0])
+// newCommand returns a command that ends with exit code 0 when all is done, 1 if something failed, 2 if the arguments are wrong, 130 if its
+// context ended first.
+func newCommand(c command, p cli.Process, cmd *cobra.Command) *cobra.Command {
 	var to cli.Connection
-	set := flagSet(args[0], c, &to)
-	err := set.Parse(args[1:])
-	if errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(p.Out, "Usage: apiserver-lite %s\n\n%s", help, set.FlagUsages())
-		return exit.OK
-	}
-	if err == nil {
-		err = c.parse(set.Args())
-	}
-	if err != nil {
-		return exit.Why(p.Err, "apiserver-lite", exit.Usage, err)
-	}
-	said := p.Err
-	if args[0] == "export" {
-		said = io.Discard // of warnings about kinds that nobody asked for
-	}
-	server, err := to.Open(p.Getenv, said)
-	if err == nil {
+	cmd.Flags().SortFlags = false
+	c.addFlags(cmd.Flags())
+	to.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.parse(args); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		said := p.Err
+		if cmd.Name() == "export" {
+			said = io.Discard // of warnings about kinds that nobody asked for
+		}
+		server, err := to.Open(p.Getenv, said)
+		if err != nil {
+			return err
+		}
 		defer server.CloseIdleConnections()
-		err = c.run(ctx, server, p)
+		return c.run(cmd.Context(), server, p)
 	}
-	switch {
-	case err == nil:
-		return exit.OK
-	case ctx.Err() != nil:
-		return exit.Why(p.Err, "apiserver-lite", exit.Interrupted, fmt.Errorf("interrupted: %w", err))
-	case cli.IsUsage(err):
-		return exit.Why(p.Err, "apiserver-lite", exit.Usage, err)
-	}
-	return exit.Why(p.Err, "apiserver-lite", exit.Failure, err)
-}
-
-// FlagNames returns the names of both commands' flags, for a test of the documentation.
-func FlagNames() (names []string) {
-	for _, name := range Names {
-		c, _ := newCommand(name)
-		flagSet(name, c, &cli.Connection{}).VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	}
-	return names
-}
-
-func flagSet(name string, c command, to *cli.Connection) *pflag.FlagSet {
-	set := cli.NewFlagSet(name)
-	to.AddFlags(set)
-	c.addFlags(set)
-	return set
+	return cmd
 }
 
 // progressEvery is how often a person at a terminal is told how far it is.

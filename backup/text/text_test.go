@@ -18,6 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/backup/text"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -27,12 +28,17 @@ const shop = "testdata/shop.yaml"
 
 func all(s *server.Server) { s.API.Builtin = builtin.All }
 
+// invoke runs a command and returns its exit code.
+func invoke(ctx context.Context, args []string, p cli.Process) int {
+	return commandline.Run(ctx, commandline.Root(text.Commands(p)...), args, p.Out, p.Err)
+}
+
 // run runs a command, and returns its exit code and what it prints.
 func run(t *testing.T, at, in string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	env := func(name string) string { return map[string]string{"APISERVER_LITE_SERVER": at}[name] }
-	code = text.Run(t.Context(), args, cli.Process{Getenv: env, In: strings.NewReader(in), Out: &stdout, Err: &stderr})
+	code = invoke(t.Context(), args, cli.Process{Getenv: env, In: strings.NewReader(in), Out: &stdout, Err: &stderr})
 	return code, stdout.String(), stderr.String()
 }
 
@@ -338,7 +344,7 @@ func TestCompacted(t *testing.T) {
 				defer f.Close()
 				p.Out = f
 			}
-			code := text.Run(t.Context(), []string{"export", "--server", at}, p)
+			code := invoke(t.Context(), []string{"export", "--server", at}, p)
 			out := stdout.String()
 			if f != nil {
 				written, err := os.ReadFile(f.Name())
@@ -373,7 +379,7 @@ func TestInterrupted(t *testing.T) {
 	must(t, s.URL, many.String(), "import", "-")
 	ctx, cancel := context.WithCancel(t.Context())
 	var stderr bytes.Buffer
-	code := text.Run(ctx, []string{"export", "configmaps", "--server", s.URL}, cli.Process{Getenv: func(string) string { return "" }, Out: ending{cancel}, Err: &stderr})
+	code := invoke(ctx, []string{"export", "configmaps", "--server", s.URL}, cli.Process{Getenv: func(string) string { return "" }, Out: ending{cancel}, Err: &stderr})
 	if code != 130 || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("%d %s", code, &stderr)
 	}

@@ -2,7 +2,7 @@
 // Package client does the work.
 //
 // A command is a value: it has its flags, refuses what it can't use before anything is asked of a server, and runs. What it
-// returns decides the exit code, in one place (end).
+// returns decides the exit code (commandline.Run).
 //
 // Everything runs in the caller's goroutine but the reading of files and of the standard input, which may block for ever: if
 // the context ends first, that goroutine stays until the process ends. A watch keeps the last state of each object in memory,
@@ -12,18 +12,18 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/kubeconfig"
+	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
@@ -31,26 +31,49 @@ import (
 // defaultServer is where apiserver-lite listens unless it's told otherwise.
 const defaultServer = "http://127.0.0.1:8080"
 
-// Names are the subcommands.
-var Names = []string{"watch", "get", "apply", "delete", "rewrite", "member"}
+// word is a command before it has a process.
+type word struct {
+	use, short, long string
+	make             func() command
+}
 
-// newCommand returns a subcommand and how its help begins.
-func newCommand(name string) (c command, usage string) {
-	switch name {
-	case "watch":
-		return &watchCommand{}, "watch RESOURCE[,RESOURCE...] [NAME]\n\nPrints what there is and then each change, until it's interrupted: over restarts of the server, too."
-	case "get":
-		return &getCommand{}, "get RESOURCE [NAME...]\n\nPrints objects as a table, or with -o json one per line."
-	case "apply":
-		return &applyCommand{}, "apply -f FILE\n\nApplies the objects in files (server-side apply)."
-	case "delete":
-		return &deleteCommand{}, "delete RESOURCE NAME... | -f FILE\n\nDeletes objects."
-	case "rewrite":
-		return &rewriteCommand{}, "rewrite [RESOURCE...]\n\nHas the server store objects anew that it would store in another way now: under a newer key, or in another version. Without RESOURCE\nit's all kinds. An interrupted one goes on when it's run again."
-	case "member":
-		return &memberCommand{}, "member list | remove NAME\n\nLists the processes that have the server's store, or removes one of them."
+var words = []word{
+	{"watch RESOURCE[,RESOURCE...] [NAME]", "Print what there is, and then each change", "Prints what there is and then each change, until it's interrupted: over restarts of the server, too.",
+		func() command { return &watchCommand{} }},
+	{"get RESOURCE [NAME...]", "Print objects", "Prints objects as a table, or with -o json one per line.", func() command { return &getCommand{} }},
+	{"apply -f FILE", "Apply the objects in files", "Applies the objects in files (server-side apply).", func() command { return &applyCommand{} }},
+	{"delete RESOURCE NAME... | -f FILE", "Delete objects", "", func() command { return &deleteCommand{} }},
+	{"rewrite [RESOURCE...]", "Have the server store anew what it would store in another way now",
+		"Has the server store objects anew that it would store in another way now: under a newer key, or in another version. Without RESOURCE\nit's all kinds. An interrupted one goes on when it's run again.",
+		func() command { return &rewriteCommand{} }},
+}
+
+// Commands returns the commands of a process.
+func Commands(p Process) (all []*cobra.Command) {
+	for _, w := range words {
+		all = append(all, w.cobra(p))
 	}
-	panic("no subcommand " + name) // the caller asks for one of Names
+	return append(all, commandline.Parent("member", "List or remove the processes that have the server's store", "Lists the processes that have the server's store, or removes one of them.",
+		word{"list", "List them", "", func() command { return &memberCommand{} }}.cobra(p),
+		word{"remove NAME", "Remove one", "", func() command { return &memberCommand{removes: true} }}.cobra(p)))
+}
+
+// cobra returns the command. It ends with exit code 0 when all is done, 1 if the server refused or couldn't be reached, or the output couldn't
+// be written, 2 if the arguments are wrong, 130 if its context ended before all was done. A watch is done when the context ends.
+func (w word) cobra(p Process) *cobra.Command {
+	c, cmd := w.make(), &cobra.Command{Use: w.use, Short: w.short, Long: w.long}
+	var to Connection
+	cmd.Flags().SortFlags = false
+	c.addFlags(cmd.Flags())
+	to.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s := &session{getenv: p.Getenv, in: p.In, out: &commandline.Output{Writer: p.Out}, err: p.Err}
+		if err := s.run(cmd.Context(), c, &to, args); err != nil {
+			return err
+		}
+		return s.out.Failed
+	}
+	return cmd
 }
 
 // command is a subcommand.
@@ -75,60 +98,12 @@ type session struct {
 	client *client.Client
 	getenv func(string) string
 	in     io.Reader
-	out    *output
+	out    *commandline.Output
 	err    io.Writer
 }
 
-// output is the standard output. It remembers that a write failed, so that no command has to look.
-type output struct {
-	io.Writer
-	failed error
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	n, err := o.Writer.Write(p)
-	if err != nil && o.failed == nil {
-		o.failed = fmt.Errorf("write the output: %w", err)
-	}
-	return n, err
-}
-
-// errUsage is what the user got wrong.
-var errUsage = errors.New("usage")
-
-// IsUsage tells whether an error of this package is about what the user got wrong, for which the exit code is 2.
-func IsUsage(err error) bool { return errors.Is(err, errUsage) }
-
-// usage is an error that wraps errUsage without saying so.
-type usage struct{ error }
-
-func (usage) Is(target error) bool { return target == errUsage }
-func (u usage) Unwrap() error      { return u.error }
-
-func usageError(format string, args ...any) error { return usage{fmt.Errorf(format, args...)} }
-
-// Run runs the subcommand that args begin with, one of Names, and returns its exit code: 0 when all is done, 1 if the server
-// refused or couldn't be reached, or the output couldn't be written, 2 if the arguments are wrong, 130 if ctx ended before all
-// was done. A watch is done when ctx ends.
-func Run(ctx context.Context, args []string, p Process) int {
-	c, help := newCommand(args[0])
-	s := &session{getenv: p.Getenv, in: p.In, out: &output{Writer: p.Out}, err: p.Err}
-	var to Connection
-	set := flagSet(args[0], c, &to)
-	err := set.Parse(args[1:])
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprintf(s.out, "Usage: apiserver-lite %s\n\n%s", help, set.FlagUsages())
-		err = nil
-	case err != nil:
-		err = usageError("%w", err)
-	default:
-		err = s.run(ctx, c, &to, set.Args())
-	}
-	if err == nil {
-		err = s.out.failed
-	}
-	return end(ctx, err, p.Err)
+func usageError(format string, args ...any) error {
+	return exit.With(exit.Usage, fmt.Errorf(format, args...))
 }
 
 func (s *session) run(ctx context.Context, c command, to *Connection, args []string) (err error) {
@@ -141,61 +116,22 @@ func (s *session) run(ctx context.Context, c command, to *Connection, args []str
 	return c.run(ctx, s)
 }
 
-// end returns the exit code of a command that ended with an error, nil for none, and prints the error.
-func end(ctx context.Context, err error, stderr io.Writer) int {
-	code := exit.Failure
-	switch {
-	case err == nil:
-		return exit.OK
-	case errors.Is(err, errUsage):
-		code = exit.Usage
-	case ctx.Err() != nil:
-		code, err = exit.Interrupted, fmt.Errorf("interrupted: %w", err)
-	}
-	return exit.Why(stderr, "apiserver-lite", code, err)
-}
-
-// FlagNames returns the names of all commands' flags, for a test of the documentation.
-func FlagNames() (names []string) {
-	for _, name := range Names {
-		c, _ := newCommand(name)
-		flagSet(name, c, &Connection{}).VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(names, f.Name) {
-				names = append(names, f.Name)
-			}
-		})
-	}
-	return names
-}
-
-func flagSet(name string, c command, to *Connection) *pflag.FlagSet {
-	set := NewFlagSet(name)
-	to.AddFlags(set)
-	c.addFlags(set)
-	return set
-}
-
-// NewFlagSet returns a command's flags, in the order in which they're added. It prints nothing by itself: errors are for the command to say.
-func NewFlagSet(name string) *pflag.FlagSet {
-	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
-	set.SortFlags = false
-	return set
-}
-
 // Connection is the flags that say which server is meant, and who asks.
 type Connection struct {
 	server, tokenFile, caFile, kubeconfig, context string
 }
 
-// AddFlags adds the flags.
+// AddFlags adds the flags, below a title of their own.
 func (c *Connection) AddFlags(set *pflag.FlagSet) {
-	set.StringVar(&c.server, "server", "", "URL of the server (default $APISERVER_LITE_SERVER, else that of the kubeconfig, else "+defaultServer+")")
-	set.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token (default the kubeconfig's user, without one $APISERVER_LITE_TOKEN)")
-	set.StringVar(&c.caFile, "ca-file", "", "PEM file with the authority of the server's certificate (default the kubeconfig's, else the system's)")
-	set.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG; never ~/.kube/config unasked)")
-	set.StringVar(&c.context, "context", "", "the kubeconfig's context to use")
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.SortFlags = false
+	own.StringVar(&c.server, "server", "", "URL of the server (default $APISERVER_LITE_SERVER, else that of the kubeconfig, else "+defaultServer+")")
+	own.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token (default the kubeconfig's user, without one $APISERVER_LITE_TOKEN)")
+	own.StringVar(&c.caFile, "ca-file", "", "PEM file with the authority of the server's certificate (default the kubeconfig's, else the system's)")
+	own.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG; never ~/.kube/config unasked)")
+	own.StringVar(&c.context, "context", "", "the kubeconfig's context to use")
+	commandline.Titled("The server", own)
+	set.AddFlagSet(own)
 }
 
 // Open makes the client that flags and environment ask for. What of them it can't use is refused.
@@ -372,7 +308,7 @@ func errNoResource(command string) error {
 
 // Terminal tells whether a person reads it.
 func Terminal(w io.Writer) bool {
-	if o, is := w.(*output); is {
+	if o, is := w.(*commandline.Output); is {
 		w = o.Writer
 	}
 	f, ok := w.(*os.File)

@@ -10,16 +10,19 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
 
-// memberCommand lists the processes that have the server's store, or removes one.
-type memberCommand struct{ remove string }
+// memberCommand lists the processes that have the server's store, after it has removed one of them if it's told to.
+type memberCommand struct {
+	removes bool
+	remove  string // its address or id
+}
 
 func (c *memberCommand) addFlags(*pflag.FlagSet) {}
 
 func (c *memberCommand) parse(args []string) error {
 	switch {
-	case len(args) == 1 && args[0] == "list":
-	case len(args) == 2 && args[0] == "remove" && args[1] != "":
-		c.remove = args[1]
+	case !c.removes && len(args) == 0:
+	case c.removes && len(args) == 1 && args[0] != "":
+		c.remove = args[0]
 	default:
 		return usageError("apiserver-lite member list, or apiserver-lite member remove NAME")
 	}
