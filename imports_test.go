@@ -99,6 +99,7 @@ var floors = []floor{
 	{"server/status", []string{"registry", "registry/clip"}},
 	{"server/guard", []string{"registry", "registry/clip", "server/wire"}},
 	{"server/flowcontrol", []string{"access", "fair", "registry", "server/wire", "storage", "storage/kube"}},
+	{"server/profile", []string{"server/status"}},
 	{"server/inflight", nil},
 	{"server/traffic", nil},
 	{"server/resets", []string{"registry"}},
@@ -115,7 +116,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/traffic", "server/backups", "server/manifests", "server/bulk", "server/resets", "server/negotiation", "server/framing", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/backups", "server/manifests", "server/bulk", "server/resets", "server/negotiation", "server/framing", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},

@@ -39,7 +39,7 @@ const envPrefix = "APISERVER_LITE_"
 func main() {
 	// Its parent is looked at before anything else, so that its end isn't missed.
 	p := process{cli.Process{Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Getppid()}
-	runtime.MemProfileRate = 0 // nothing here shows a memory profile, and its samples take about 1 % of a write's CPU
+	runtime.MemProfileRate = 0 // until --profiling asks for samples: they take about 1 % of a write's CPU
 	uuid.EnableRandPool()      // one system call for the random bytes of sixteen requests
 	switch filepath.Base(os.Args[0]) {
 	case dropin.KubeAPIServer:
@@ -113,6 +113,7 @@ func setGlobals(log *slog.Logger) {
 
 // serve runs the server until ctx ends. What to paste first goes to out.
 func serve(ctx context.Context, s *server.Server, log *slog.Logger, out io.Writer) error {
+	s.Telemetry.Profiling.Sample()
 	s.Log, s.Metrics, s.FreeMemory = log, prometheus.DefaultGatherer, debug.FreeOSMemory
 	if err := s.Start(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
@@ -315,6 +316,7 @@ func flagGroups(f *flags) []flagGroup {
 
 	s.Access.AddFlags(group("Users and their rights"))
 	s.Audit.AddFlags(group("Audit log"))
+	s.Telemetry.AddFlags(group("What it tells of itself"))
 
 	set = group("Bounds")
 	set.IntVar(&s.Bounds.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")

@@ -60,6 +60,9 @@ var longSubresources = []string{"attach", "exec", "proxy", "log", "portforward"}
 
 // LongRunning tells whether a request may last as long as its client wants.
 func LongRunning(asks *authorizer.AttributesRecord) bool {
+	if !asks.ResourceRequest && strings.HasPrefix(asks.Path, "/debug/pprof/") {
+		return true
+	}
 	return asks.Verb == "watch" || asks.ResourceRequest && slices.Contains(longSubresources, asks.Subresource)
 }
 

@@ -25,9 +25,9 @@ const (
 // this server doesn't have: kubelets, peers, limits that are others here.
 var unused = map[kind]string{
 	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
-		contention-profiling emulation-forward-compatible enable-bootstrap-token-auth enable-garbage-collector
+		emulation-forward-compatible enable-bootstrap-token-auth enable-garbage-collector
 		enable-logs-handler log-json-split-stream log-text-split-stream
-		permit-address-sharing permit-port-sharing profiling runtime-config-emulation-forward-compatible
+		permit-address-sharing permit-port-sharing runtime-config-emulation-forward-compatible
 		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
 	aNumber: `apiserver-count audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
 		audit-webhook-batch-throttle-qps audit-webhook-truncate-max-batch-size audit-webhook-truncate-max-event-size

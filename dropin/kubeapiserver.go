@@ -156,6 +156,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s.Access.AddFlags(set)
 	s.Data.Encryption.AddFlags(set)
 	s.Audit.AddFlags(set)
+	s.Telemetry.AddFlags(set)
 	s.Plugins.AddFlags(set)
 	s.Aggregation.AddFlags(set)
 	addOthers(set, &a.Unused)

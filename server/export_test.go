@@ -32,13 +32,13 @@ import (
 
 // Share makes a server that hasn't started a replica over an etcd.
 func Share(s *Server, e *etcd.Server) {
-	s.shares = &sharedEtcd{etcd: e, client: v3client.New(e.Local)}
+	s.tests.shares = &sharedEtcd{etcd: e, client: v3client.New(e.Local)}
 }
 
 // Lag makes a replica that hasn't started slow to hear of what is written: whatever it reads, and so each change, takes it
 // some time.
 func Lag(s *Server, d time.Duration) {
-	s.shares.reads = storagetest.OnRead(func(string) error {
+	s.tests.shares.reads = storagetest.OnRead(func(string) error {
 		time.Sleep(d)
 		return nil
 	})
@@ -47,7 +47,7 @@ func Lag(s *Server, d time.Duration) {
 // Hold makes a replica that hasn't started hear of nothing that is written, from hold to release.
 func Hold(s *Server) (hold, release func()) {
 	var reading sync.Mutex
-	s.shares.reads = storagetest.OnRead(func(string) error {
+	s.tests.shares.reads = storagetest.OnRead(func(string) error {
 		reading.Lock()
 		defer reading.Unlock()
 		return nil
@@ -64,7 +64,7 @@ type Barriers struct {
 // WatchBarriers counts the barriers of a replica that hasn't started.
 func WatchBarriers(s *Server) *Barriers {
 	b := &Barriers{}
-	s.shares.readIndex = func(context.Context) (int64, error) {
+	s.tests.shares.readIndex = func(context.Context) (int64, error) {
 		b.seen.Add(1)
 		if b.failed.Load() {
 			return 0, etcderrors.ErrNoLeader
@@ -81,7 +81,9 @@ func (b *Barriers) Seen() int64 { return b.seen.Load() }
 func (b *Barriers) Fail(fail bool) { b.failed.Store(fail) }
 
 // OnResign has a function called whenever a replica that hasn't started yet is about to give up its part in the election.
-func OnResign(s *Server, f func()) { s.shares.client.Lease = resigning{s.shares.client.Lease, f} }
+func OnResign(s *Server, f func()) {
+	s.tests.shares.client.Lease = resigning{s.tests.shares.client.Lease, f}
+}
 
 type resigning struct {
 	clientv3.Lease
@@ -134,7 +136,7 @@ func Defragment(s *Server) error { return s.life.in.backing.etcd.Local.Defragmen
 // GiveTime lets clients take as long as a test does over their headers and bodies.
 func GiveTime(s *Server) {
 	const long = time.Hour
-	s.timeouts = timeouts{Timeouts: wire.Timeouts{Header: long, Body: long, Idle: long}}
+	s.tests.timeouts = timeouts{Timeouts: wire.Timeouts{Header: long, Body: long, Idle: long}}
 }
 
 // OccupySeats has one address take as many of the seats of requests as it may have, until the function it returns is
@@ -198,7 +200,7 @@ func StalledAnswers(s *Server) (writing, stalled int) {
 }
 
 // RecheckSoon makes a server check often whether users may still watch.
-func RecheckSoon(s *Server) { s.timeouts.recheck = 50 * time.Millisecond }
+func RecheckSoon(s *Server) { s.tests.timeouts.recheck = 50 * time.Millisecond }
 
 // Routes returns the patterns of all paths that the server knows.
 func Routes(s *Server) (patterns []string) {

@@ -33,7 +33,7 @@ func newGate(ready bool, f *inflight.Requests) *handler {
 		metrics:  metrics.New(nil),
 	}
 	h.capacity.inflight = f
-	h.routes = h.newRoutes(h.metrics.Registry)
+	h.routes = h.newRoutes(h.metrics.Registry, false)
 	return h
 }
 
@@ -118,7 +118,7 @@ func TestSlowClients(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}, timeouts: tc.timeouts}
+			s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}, tests: tests{timeouts: tc.timeouts}}
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -209,7 +209,7 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 		MaxStreams:     cmp.Or(s.Bounds.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
 		WriteTimeout:   writeTimeout,
 		StreamTimeout:  cmp.Or(s.Bounds.WatchWriteTimeout, DefaultWatchWriteTimeout),
-		Timeouts:       s.timeouts.Timeouts,
+		Timeouts:       s.tests.timeouts.Timeouts,
 		Log:            in.log,
 	})
 	return err
@@ -291,7 +291,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.loops.background.Go(func() { in.bootstrap(background, rules) })
 	}
 	if handler.rechecks() {
-		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
+		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.tests.timeouts.recheck, recheckInterval)) })
 	}
 	in.loops.background.Go(func() { in.backing.keys.Run(background, in.backing.store, in.cacher) })
 	if s.FreeMemory != nil {

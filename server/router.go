@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/profile"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 )
@@ -56,7 +57,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.besides.members = in.backing.etcd
 	}
 	h.traffic = h.newTraffic(in)
-	h.routes = h.newRoutes(h.collect(in, s.Metrics))
+	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.rbac != nil))
 	return h
 }
 
@@ -97,7 +98,7 @@ const metricsPath = "/metrics"
 var versionPrefixes = []string{"/api/{version}", "/apis/{group}/{version}"}
 
 // newRoutes lays out the URL space.
-func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
+func (h *handler) newRoutes(gatherer prometheus.Gatherer, profiles bool) http.Handler {
 	routes := chi.NewRouter()
 	for _, name := range []string{"healthz", "livez", "readyz"} {
 		get(routes, "/"+name, h.seatless(h.health(name)))
@@ -130,6 +131,9 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 		routes.Use(parsed(h.enterMerged))
 		routes.Get(mergedPath, handle(h.serveMerged))
 		routes.Get(backupPath, handle(h.serveBackup))
+		if profiles {
+			profileRoutes(routes)
+		}
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterResource))
@@ -153,6 +157,14 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}))
 	return routes
+}
+
+// profileRoutes lays out the paths of Go's profiles.
+func profileRoutes(routes chi.Router) {
+	profiles := profile.New()
+	serve := handle(func(w *response, r *http.Request) error { return profiles.Serve(w, r) })
+	routes.HandleFunc(profile.Path, serve)
+	routes.HandleFunc(profile.Path+"/*", serve)
 }
 
 // resourceRoutes lays out the paths of resources, and of what else may be changed.

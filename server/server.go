@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -25,6 +26,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/backups"
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
+	"github.com/apiserver-lite/apiserver-lite/server/profile"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -93,6 +95,9 @@ type Server struct {
 	// Audit says which requests are noted in an audit log. By default none is.
 	Audit audit.Options
 
+	// Telemetry says what it tells of what it does.
+	Telemetry Telemetry
+
 	// Bounds are how much clients may take.
 	Bounds Bounds
 
@@ -115,9 +120,23 @@ type Server struct {
 	// Log takes what the server has to say. Defaults to slog.Default().
 	Log *slog.Logger
 
-	shares   *sharedEtcd // set by tests
-	timeouts timeouts    // set by tests; the last defaults to recheckInterval
-	life     life
+	tests tests
+	life  life
+}
+
+// Telemetry says what a Server tells of what it does, besides its log and /metrics.
+type Telemetry struct {
+	// Profiling says whether Go's profiles are served at /debug/pprof/. By default they are where users' rights count.
+	Profiling profile.Options
+}
+
+// AddFlags adds the flags of what a server tells.
+func (t *Telemetry) AddFlags(set *pflag.FlagSet) { t.Profiling.AddFlags(set) }
+
+// tests is what tests set.
+type tests struct {
+	shares   *sharedEtcd
+	timeouts timeouts // the last defaults to recheckInterval
 }
 
 // Serving says where a Server serves, and for whom.

@@ -57,8 +57,8 @@ func (in *instance) joinReplicas(s *Server) {
 // openEmbedded starts etcd in this process.
 func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	options := etcd.Options{DataDir: s.dataDir(), Ephemeral: s.Data.Ephemeral, Bulk: s.Data.Ephemeral, History: cmp.Or(s.Data.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
-	if s.shares != nil {
-		in.backing.etcd, in.backing.borrowed = s.shares.etcd, s.shares.client
+	if s.tests.shares != nil {
+		in.backing.etcd, in.backing.borrowed = s.tests.shares.etcd, s.tests.shares.client
 	} else if in.backing.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}
@@ -76,13 +76,13 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	if s.Data.Ephemeral {
 		store.AllowReplace()
 	}
-	if s.shares != nil {
-		if s.shares.readIndex != nil {
-			store.ReadIndex = s.shares.readIndex
+	if s.tests.shares != nil {
+		if s.tests.shares.readIndex != nil {
+			store.ReadIndex = s.tests.shares.readIndex
 		}
 	}
 	in.backing.store = store
-	if s.shares != nil || store.ReadIndex != nil { // there are other members
+	if s.tests.shares != nil || store.ReadIndex != nil { // there are other members
 		in.backing.client = cmp.Or(in.backing.borrowed, in.backing.etcd.Client)
 	}
 	return nil
@@ -120,8 +120,8 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 // transformer is what values go through on their way to etcd and back; nil for nothing.
 func (in *instance) transformer(s *Server) storage.Transformer {
 	switch {
-	case s.shares != nil && s.shares.reads != nil:
-		return s.shares.reads
+	case s.tests.shares != nil && s.tests.shares.reads != nil:
+		return s.tests.shares.reads
 	case in.backing.keys != nil:
 		return in.backing.keys
 	}
