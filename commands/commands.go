@@ -38,7 +38,7 @@ var groups = []struct {
 	commands []string
 }{
 	{"Serve", []string{"serve", "envtest"}},
-	{"Objects of a server", []string{"get", "watch", "apply", "delete", "export", "import"}},
+	{"Objects of a server", []string{"get", "watch", "apply", "diff", "delete", "export", "import"}},
 	{"Operate", []string{"snapshot", "rewrite", "member", "migrate"}},
 	{"This command line", []string{"completion", "help"}},
 }

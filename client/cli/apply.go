@@ -25,14 +25,19 @@ const definitionPatience = 10 * time.Second
 // applyCommand applies the objects in files, in their order.
 type applyCommand struct {
 	place
-	files         files
-	dryRun, force bool
+	pruning
+	files     files
+	kustomize string
+	dryRun    dryRun
+	force     bool
 }
 
 func (c *applyCommand) addFlags(set *pflag.FlagSet) {
 	c.addNamespace(set)
 	c.files.addFlags(set)
-	set.BoolVar(&c.dryRun, "dry-run", false, "do everything but store the result")
+	set.StringVarP(&c.kustomize, "kustomize", "k", "", "not in this program: kubectl kustomize DIR | apiserver-lite apply -f - does it")
+	c.pruning.addFlags(set)
+	c.dryRun.addFlags(set)
 	set.BoolVar(&c.force, "force-conflicts", false, "take fields from other field managers")
 }
 
@@ -40,7 +45,13 @@ func (c *applyCommand) parse(args []string) error {
 	if len(args) > 0 {
 		return usageError("unexpected argument %q: files are named with -f", args[0])
 	}
-	return c.files.check("apply")
+	if c.kustomize != "" {
+		return usageError("-k: this program has no kustomize in it; run kubectl kustomize %s | apiserver-lite apply -f -", c.kustomize)
+	}
+	if err := c.files.check("apply"); err != nil {
+		return err
+	}
+	return c.pruning.check()
 }
 
 func (c *applyCommand) run(ctx context.Context, s *session) error {
@@ -48,10 +59,10 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	var options []client.Option
-	if c.dryRun {
-		options = append(options, client.DryRun())
+	if err := c.concern(objects); err != nil {
+		return err
 	}
+	done, options := applied{map[string]bool{}, map[string]bool{}}, c.dryRun.options()
 	if c.force {
 		options = append(options, client.Force())
 	}
@@ -61,13 +72,58 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if _, err := collection.Apply(ctx, fieldManager, &object, options...); err != nil {
+		now, err := collection.Apply(ctx, fieldManager, &object, options...)
+		if err != nil {
 			return err
+		}
+		done.uids[now.UID()] = true
+		if in := now.Namespace(); in != "" {
+			done.namespaces[in] = true
 		}
 		s.did(i+1, len(objects), collection, object.Name(), "applied")
 		if object.Kind() == "CustomResourceDefinition" {
 			patience = definitionPatience
 		}
+	}
+	if c.on {
+		return c.prune(ctx, s, done, c.dryRun.options())
+	}
+	return nil
+}
+
+// dryRun is the flag --dry-run: as a word alone, or as kubectl has it.
+type dryRun bool
+
+func (d *dryRun) addFlags(set *pflag.FlagSet) {
+	set.Var(d, "dry-run", "do everything but store the result: server (as without a value) or none")
+	set.Lookup("dry-run").NoOptDefVal = "server"
+}
+
+func (d *dryRun) String() string {
+	if *d {
+		return "server"
+	}
+	return "none"
+}
+
+func (d *dryRun) Type() string { return "string" }
+
+// Set takes what kubectl takes, but for client: only the server knows what would become of an object.
+func (d *dryRun) Set(s string) error {
+	switch s {
+	case "server", "true":
+		*d = true
+	case "none", "false":
+		*d = false
+	default:
+		return errors.New("must be server or none")
+	}
+	return nil
+}
+
+func (d *dryRun) options() []client.Option {
+	if *d {
+		return []client.Option{client.DryRun()}
 	}
 	return nil
 }
@@ -76,8 +132,9 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 type deleteCommand struct {
 	place
 	selection
-	files       files
-	dryRun, all bool
+	files  files
+	dryRun dryRun
+	all    bool
 
 	resource string
 	names    []string
@@ -87,7 +144,7 @@ func (c *deleteCommand) addFlags(set *pflag.FlagSet) {
 	c.addNamespace(set)
 	c.selection.addFlags(set)
 	c.files.addFlags(set)
-	set.BoolVar(&c.dryRun, "dry-run", false, "do everything but store the result")
+	c.dryRun.addFlags(set)
 	set.BoolVar(&c.all, "all", false, "delete all objects of the resource in the namespace")
 }
 
@@ -120,10 +177,7 @@ func (c *deleteCommand) parse(args []string) error {
 }
 
 func (c *deleteCommand) run(ctx context.Context, s *session) error {
-	var options []client.Option
-	if c.dryRun {
-		options = append(options, client.DryRun())
-	}
+	options := c.dryRun.options()
 	if len(c.files) > 0 {
 		return c.runFiles(ctx, s, options)
 	}

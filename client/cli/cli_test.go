@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -213,8 +214,33 @@ type watching struct {
 	stop  func() outcome
 }
 
-// startWatch starts a watch whose lines can be waited for.
+// startWatch starts a watch whose events can be waited for.
 func startWatch(t *testing.T, args ...string) *watching {
+	return startReading(t, func(r io.Reader, lines chan<- string) {
+		for decoder := json.NewDecoder(r); ; {
+			var event struct {
+				Type   string
+				Object struct{ Metadata struct{ Name string } }
+			}
+			if decoder.Decode(&event) != nil {
+				return
+			}
+			lines <- event.Type + " " + event.Object.Metadata.Name
+		}
+	}, args...)
+}
+
+// startLines starts a command whose lines can be waited for.
+func startLines(t *testing.T, args ...string) *watching {
+	return startReading(t, func(r io.Reader, lines chan<- string) {
+		for scanner := bufio.NewScanner(r); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}, args...)
+}
+
+// startReading starts a command whose output something reads.
+func startReading(t *testing.T, read func(io.Reader, chan<- string), args ...string) *watching {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	lines := make(chan string, 1000)
@@ -227,16 +253,7 @@ func startWatch(t *testing.T, args ...string) *watching {
 	})
 	running.Go(func() {
 		defer close(lines)
-		for decoder := json.NewDecoder(r); ; {
-			var event struct {
-				Type   string
-				Object struct{ Metadata struct{ Name string } }
-			}
-			if decoder.Decode(&event) != nil {
-				return
-			}
-			lines <- event.Type + " " + event.Object.Metadata.Name
-		}
+		read(r, lines)
 	})
 	stop := func() outcome {
 		cancel()

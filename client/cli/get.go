@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
@@ -13,14 +12,16 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
-// getCommand prints objects.
+// getCommand prints objects, and then those that change.
 type getCommand struct {
 	place
 	selection
 	projection
 	sortBy string
 	output string
+	watch  bool
 
+	form     form
 	resource string
 	names    []string
 }
@@ -29,15 +30,14 @@ func (c *getCommand) addFlags(set *pflag.FlagSet) {
 	c.place.addFlags(set)
 	c.selection.addFlags(set)
 	set.StringVar(&c.sortBy, "sort-by", "", "puts the objects into the order of a field, such as .spec.size, or -.spec.size for the largest first; of an apiserver-lite only")
-	c.projection.addFlags(set, "of objects, with -o json,")
-	set.StringVarP(&c.output, "output", "o", "", "table, wide, name or json (default table)")
+	c.projection.addFlags(set, "of objects, with -o json and other forms of whole objects,")
+	set.StringVarP(&c.output, "output", "o", "", "table, wide, name, json, yaml, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,... (default table)")
+	set.BoolVarP(&c.watch, "watch", "w", false, "then print objects that change, until it's interrupted")
 }
 
-func (c *getCommand) parse(args []string) error {
-	switch c.output {
-	case "", "table", "wide", "name", "json":
-	default:
-		return usageError("-o %q is none of table, wide, name, json", c.output)
+func (c *getCommand) parse(args []string) (err error) {
+	if c.form, err = parseForm(c.output); err != nil {
+		return err
 	}
 	if len(args) == 0 {
 		return errNoResource("get")
@@ -47,7 +47,7 @@ func (c *getCommand) parse(args []string) error {
 	if len(c.names) > 0 {
 		beside = "names"
 	}
-	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside))
+	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside), c.checkWatch())
 }
 
 // checkOrder refuses an order that can't be read, or of objects that are named, and fields that nobody would see.
@@ -58,8 +58,19 @@ func (c *getCommand) checkOrder(beside string) error {
 	switch {
 	case c.sortBy != "" && beside != "":
 		return usageError("--sort-by and %s exclude each other", beside)
-	case c.only != "" && c.output != "json":
-		return usageError("--fields is for -o json: a table has columns")
+	case c.only != "" && !c.form.whole():
+		return usageError("--fields is for -o json and other forms of whole objects: a table has columns")
+	}
+	return nil
+}
+
+// checkWatch refuses what can't be watched.
+func (c *getCommand) checkWatch() error {
+	switch {
+	case c.watch && len(c.names) > 1:
+		return usageError("-w watches one object, or all")
+	case c.watch && c.sortBy != "":
+		return usageError("--sort-by and -w exclude each other: changes come in their own order")
 	}
 	return nil
 }
@@ -75,23 +86,29 @@ func (c *getCommand) listOptions() []client.Option {
 
 func (c *getCommand) run(ctx context.Context, s *session) error {
 	collection, err := c.find(ctx, s, c.resource)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case c.watch:
+		return c.follow(ctx, s, collection)
+	case c.form.name == formTable || c.form.name == formWide:
+		return c.table(ctx, s, collection)
+	case c.form.name == formJSONPath && len(c.names) != 1 || c.form.name == formColumns:
+		return c.together(ctx, s, collection)
 	}
-	if c.output == "json" || c.output == "name" {
-		return c.objects(ctx, s, collection)
-	}
-	return c.table(ctx, s, collection)
+	return c.each(ctx, collection, func(object client.Object) error { return c.form.print(s.out, collection, object) })
 }
 
-// objects prints objects one per line.
-func (c *getCommand) objects(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
+// each does something with the objects that are named, or else selected.
+func (c *getCommand) each(ctx context.Context, collection client.Collection[client.Object], do func(client.Object) error) error {
 	for _, name := range c.names {
 		object, err := collection.Get(ctx, name, c.projection.options()...)
+		if err == nil {
+			err = do(*object)
+		}
 		if err != nil {
 			return err
 		}
-		c.printObject(s, collection, object)
 	}
 	if len(c.names) > 0 {
 		return nil
@@ -101,25 +118,42 @@ func (c *getCommand) objects(ctx context.Context, s *session, collection client.
 		return err
 	}
 	for object, err := range list.All(ctx) {
+		if err == nil {
+			err = do(*object)
+		}
 		if err != nil {
 			return err
 		}
-		c.printObject(s, collection, object)
 	}
 	return nil
 }
 
-func (c *getCommand) printObject(s *session, collection client.Collection[client.Object], object *client.Object) {
-	if c.output == "name" {
-		fmt.Fprintf(s.out, "%s/%s\n", collection, object.Name())
-	} else {
-		fmt.Fprintf(s.out, "%s\n", *object)
+// together prints objects in a form that needs all of them.
+func (c *getCommand) together(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
+	var objects []client.Object
+	if err := c.each(ctx, collection, func(object client.Object) error { objects = append(objects, object); return nil }); err != nil {
+		return err
 	}
+	if c.form.name == formJSONPath {
+		document, err := list(objects)
+		if err != nil {
+			return err
+		}
+		return c.form.template(s.out, document)
+	}
+	rows := [][]string{c.form.headers()}
+	for _, object := range objects {
+		cells, err := c.form.cells(object)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, cells)
+	}
+	return (&aligned{out: s.out}).print(rows...)
 }
 
-// table prints a table.
-func (c *getCommand) table(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
-	var all client.Table
+// read returns the table of what is named or selected.
+func (c *getCommand) read(ctx context.Context, s *session, collection client.Collection[client.Object]) (all client.Table, err error) {
 	names := c.names
 	if len(names) == 0 {
 		names = []string{""}
@@ -127,40 +161,55 @@ func (c *getCommand) table(ctx context.Context, s *session, collection client.Co
 	for _, name := range names {
 		table, err := collection.Table(ctx, name, s.progress, c.listOptions()...)
 		if err != nil {
-			return err
+			return all, err
 		}
 		all.Columns = table.Columns
 		all.Rows = append(all.Rows, table.Rows...)
+	}
+	return all, nil
+}
+
+// table prints a table.
+func (c *getCommand) table(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
+	all, err := c.read(ctx, s, collection)
+	if err != nil {
+		return err
 	}
 	if len(all.Rows) == 0 {
 		fmt.Fprintf(s.err, "no %s found\n", collection)
 		return nil
 	}
-	w := tabwriter.NewWriter(s.out, 0, 8, 3, ' ', 0)
-	c.printRow(w, "NAMESPACE", all.Columns, func(i int) string { return strings.ToUpper(all.Columns[i].Name) })
+	rows := [][]string{c.header(all.Columns)}
 	for _, row := range all.Rows {
-		c.printRow(w, row.Object.Namespace, all.Columns, func(i int) string {
-			if i >= len(row.Cells) {
-				return ""
-			}
-			return cell(row.Cells[i])
-		})
+		rows = append(rows, c.row(all.Columns, row))
 	}
-	return w.Flush()
+	return (&aligned{out: s.out}).print(rows...)
 }
 
-// printRow prints the columns that are shown.
-func (c *getCommand) printRow(w *tabwriter.Writer, namespace string, columns []client.TableColumn, cell func(int) string) {
-	var cells []string
+func (c *getCommand) header(columns []client.TableColumn) []string {
+	return c.shown("NAMESPACE", columns, func(i int) string { return strings.ToUpper(columns[i].Name) })
+}
+
+func (c *getCommand) row(columns []client.TableColumn, row client.TableRow) []string {
+	return c.shown(row.Object.Namespace, columns, func(i int) string {
+		if i >= len(row.Cells) {
+			return ""
+		}
+		return cell(row.Cells[i])
+	})
+}
+
+// shown returns the cells of the columns that are shown.
+func (c *getCommand) shown(namespace string, columns []client.TableColumn, cell func(int) string) (cells []string) {
 	if c.everywhere {
 		cells = append(cells, namespace)
 	}
 	for i, column := range columns {
-		if column.Priority == 0 || c.output == "wide" {
+		if column.Priority == 0 || c.form.name == formWide {
 			cells = append(cells, cell(i))
 		}
 	}
-	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	return cells
 }
 
 // cell returns a cell's text. Servers make ages of dates; a date is shown as it is.
