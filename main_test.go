@@ -192,6 +192,33 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// TestManual: there is a man page for each command that help has, with its flags.
+func TestManual(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man1")
+	var stdout, stderr bytes.Buffer
+	if code := (process{cli.Process{Getenv: noEnv, Out: &stdout, Err: &stderr}, 0}).run([]string{"man", dir}); code != exit.OK || !strings.HasSuffix(stdout.String(), " pages in "+dir+"\n") {
+		t.Fatalf("exit %d, %q, %q", code, stdout.String(), stderr.String())
+	}
+	for name, parts := range map[string][]string{
+		"":                  {".TH \"APISERVER\\-LITE\" 1\n", ".SH DATA\n", "\n\\fB\\-\\-data\\-dir\\fR \\fIstring\\fR\n", ".TP\n\\fBsnapshot\\fR\n", "(default 127.0.0.1:8080)"},
+		"-get":              {"apiserver\\-lite\\-get \\- print objects\n", ".SH THE SERVER\n", "\n\\fB\\-o\\fR, \\fB\\-\\-output\\fR \\fIstring\\fR\n", ".SH SEE ALSO\n\\fBapiserver\\-lite\\fR(1)"},
+		"-snapshot-restore": {"data\\-dir"}, "-completion-bash": {"SYNOPSIS"}, "-serve": {"data\\-dir"},
+	} {
+		page, err := os.ReadFile(filepath.Join(dir, "apiserver-lite"+name+".1"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, part := range parts {
+			if !strings.Contains(string(page), part) {
+				t.Errorf("the page of apiserver-lite%s doesn't have %q", name, part)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "apiserver-lite-man.1")); err == nil {
+		t.Error("a hidden command has a page")
+	}
+}
+
 func TestFlagsAndEnvironment(t *testing.T) {
 	env := map[string]string{
 		"APISERVER_LITE_LISTEN":                 "127.0.0.1:1",

@@ -46,7 +46,7 @@ var groups = []struct {
 // Tree returns all commands of a process below one.
 func Tree(p cli.Process, s Server) *cobra.Command {
 	serve := &cobra.Command{Use: "serve", Short: "Serve, as without a command", Long: about}
-	root := commandline.Root(append(append(cli.Commands(p), text.Commands(p)...), backup.Command(p), migrate.Command(p.Out, p.Err), envtest(p), serve)...)
+	root := commandline.Root(append(append(cli.Commands(p), text.Commands(p)...), backup.Command(p), migrate.Command(p.Out, p.Err), envtest(p), manual(p), serve)...)
 	root.Long = about
 	for _, cmd := range []*cobra.Command{root, serve} {
 		cmd.Flags().SortFlags = false
@@ -91,6 +91,24 @@ func Run(args []string, p cli.Process, s Server) int {
 		ctx = interruptible
 	}
 	return commandline.Run(ctx, root, args, p.Out, p.Err)
+}
+
+// manual is the command that writes the man pages for a package. Help doesn't have it, because those who run the program don't need it.
+func manual(p cli.Process) *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIR", Short: "Write the man pages into a directory", Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.With(exit.Usage, errors.New("which directory? apiserver-lite man DIR"))
+			}
+			pages, err := commandline.WriteManual(cmd.Root(), args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(p.Out, "%d pages in %s\n", pages, args[0])
+			return err
+		},
+	}
 }
 
 // envtest is the command that fills a directory for KUBEBUILDER_ASSETS, and prints its path for a Makefile.

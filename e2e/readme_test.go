@@ -232,6 +232,30 @@ func TestReadmeWalkThrough(t *testing.T) {
 	w.interrupt(server)
 }
 
+// TestReadmeCompletion executes the line that makes bash complete commands, and asks for some completions.
+func TestReadmeCompletion(t *testing.T) {
+	t.Parallel()
+	w := newWalkThrough(t)
+	if err := os.Symlink(binary(), filepath.Join(w.dir, "apiserver-lite")); err != nil {
+		t.Fatal(err)
+	}
+	// The function is one of Debian's package bash-completion, which interactive shells have.
+	const words = `_get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}; }
+complete_line() { COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_WORDS=("$@") COMP_CWORD=$(($#-1)); __start_apiserver-lite 2>/dev/null; echo "${COMPREPLY[@]}"; }
+complete_line apiserver-lite sna
+complete_line apiserver-lite snapshot res
+complete_line apiserver-lite get --sele
+complete_line apiserver-lite --data-d
+`
+	cmd := exec.Command("bash", "-c", w.take("complete")+words)
+	cmd.Env = append(os.Environ(), "PATH="+w.dir+":"+os.Getenv("PATH"))
+	output, err := cmd.CombinedOutput()
+	got := regexp.MustCompile(` +\([^\n]*|[ =]*\n`).ReplaceAllString(string(output), "\n") // without what a word is for
+	if want := "snapshot\nrestore\n--selector\n--data-dir\n"; err != nil || got != want {
+		t.Errorf("%v\n%q\nwant\n%q", err, output, want)
+	}
+}
+
 // The tables of flags stand between these in docs/flags.md.
 const (
 	flagsPath  = "../docs/flags.md"
