@@ -106,7 +106,7 @@ func (p process) serve(f *flags, set *pflag.FlagSet) error {
 // setGlobals sets what a process has one of: SIGXFSZ, the default log, klog's. GOMEMLIMIT and GOMAXPROCS stay Go's; memory.go sets GOGC's
 // percentage unless the environment does.
 func setGlobals(log *slog.Logger) {
-	signal.Ignore(syscall.SIGXFSZ) // a write past the limit of a file's size then fails, and the error says so
+	ignoreFileSize()
 	slog.SetDefault(log)
 	klog.SetSlogLogger(log) // the Kubernetes libraries' logger
 }
@@ -122,6 +122,9 @@ func serve(ctx context.Context, s *server.Server, log *slog.Logger, out io.Write
 		return err
 	}
 	fmt.Fprint(out, banner(s))
+	telling, stopTelling := context.WithCancel(ctx)
+	defer tellSystemd(telling, s, log)()
+	defer stopTelling()
 	collectLess()
 	defer forgetStart()()
 	return s.Run(ctx)
@@ -281,7 +284,7 @@ func flagGroups(f *flags) []flagGroup {
 	}
 
 	set := group("Where it serves")
-	set.StringVar(&s.Serving.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one) or unix:/path")
+	set.StringVar(&s.Serving.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one), unix:/path, or systemd for the socket that a unit of systemd hands over")
 	set.StringVar(&s.Serving.URLFile, "url-file", "", "file to write the URL to when ready")
 	set.StringVar(&s.Serving.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
 	set.StringSliceVar(&s.Serving.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")

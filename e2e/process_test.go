@@ -33,6 +33,8 @@ type run struct {
 	space string
 	// fileBlocks limits the size of each file, in blocks of 512 bytes; 0 leaves the limit of the test.
 	fileBlocks int
+	// handed is the socket that it's given, as systemd does; nil for none.
+	handed *os.File
 }
 
 // process is a binary that was started.
@@ -70,6 +72,9 @@ func launch(t *testing.T, r run) *process {
 	if r.fileBlocks > 0 {
 		limits += fmt.Sprintf("ulimit -f %d && ", r.fileBlocks)
 	}
+	if r.handed != nil { // whose variables name the process
+		limits += "export LISTEN_FDS=1 LISTEN_PID=$$ && "
+	}
 	if limits != "" {
 		p.cmd = exec.Command("/bin/sh", append([]string{"-c", limits + `exec "$0" "$@"`}, p.cmd.Args...)...)
 	}
@@ -77,6 +82,9 @@ func launch(t *testing.T, r run) *process {
 		p.cmd = exec.Command("ip", append([]string{"netns", "exec", r.space}, p.cmd.Args...)...)
 	}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + r.tmp}, r.env...)
+	if r.handed != nil {
+		p.cmd.ExtraFiles = []*os.File{r.handed}
+	}
 	p.cmd.Dir = r.dir
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	if err := p.cmd.Start(); err != nil {

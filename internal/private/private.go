@@ -13,7 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 // Secret refuses a file of secrets that belongs to somebody else, that everybody can use, or that its group can write. That
@@ -104,11 +105,11 @@ func Dir(path string, written ...string) error {
 
 // foreign tells whether something belongs to somebody else than this process's user or root, and who the two are.
 func foreign(info fs.FileInfo) (whose string, is bool) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid() {
+	uid, known := disk.Owner(info)
+	if !known || uid == 0 || uid == os.Geteuid() {
 		return "", false
 	}
-	return fmt.Sprintf("user %d, and this process is user %d", st.Uid, os.Geteuid()), true
+	return fmt.Sprintf("user %d, and this process is user %d", uid, os.Geteuid()), true
 }
 
 func names(entries []fs.DirEntry) (all []string) {

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
@@ -67,7 +67,7 @@ func Open(o Options, open snapshot.Open, log *slog.Logger) (*Backups, error) {
 
 // take locks the directory, and looks at what is there.
 func (b *Backups) take() (err error) {
-	if b.lock, err = os.OpenFile(filepath.Join(b.Dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600); err != nil {
+	if b.lock, err = os.OpenFile(filepath.Join(b.Dir, lockName), os.O_RDWR|os.O_CREATE|disk.NoFollow, 0o600); err != nil {
 		return fmt.Errorf("can't be written: %w", err)
 	}
 	defer func() {
@@ -75,9 +75,9 @@ func (b *Backups) take() (err error) {
 			b.lock.Close()
 		}
 	}()
-	err = syscall.Flock(int(b.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = disk.Lock(b.lock, false)
 	switch {
-	case errors.Is(err, syscall.EWOULDBLOCK):
+	case errors.Is(err, disk.ErrLocked):
 		return errors.New("is another server's: each has a directory of its own")
 	case err != nil:
 		return fmt.Errorf("can't be locked: %w", err)

@@ -10,10 +10,11 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 const (
@@ -54,13 +55,13 @@ func maxConnections(asked int, log *slog.Logger) int {
 	if asked > 0 {
 		most = asked
 	}
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return most // the system has none
+	files, limited := disk.MaxOpenFiles()
+	if !limited {
+		return most
 	}
-	left := leftForConnections(limit.Cur)
+	left := leftForConnections(files)
 	if asked > left {
-		log.Warn("--max-connections is more than the limit of open files leaves: raise the limit (ulimit -n)", "max_connections", asked, "open_files", limit.Cur, "used_instead", left)
+		log.Warn("--max-connections is more than the limit of open files leaves: raise the limit (ulimit -n)", "max_connections", asked, "open_files", files, "used_instead", left)
 	}
 	return min(most, left)
 }

@@ -10,10 +10,15 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
 )
 
 // UnixScheme begins the address, and the URL, of a unix socket.
 const UnixScheme = "unix:"
+
+// Handed is the address that means the socket that systemd has opened.
+const Handed = "systemd"
 
 // listen opens the address of --listen. Whoever can reach the port may do everything, unless clients
 // need credentials: so without them only loopback addresses and unix sockets, which nobody else reaches, will do.
@@ -25,16 +30,47 @@ func listen(address string, asks bool) (net.Listener, error) {
 		}
 		return l, nil
 	}
+	if address == Handed {
+		return listenHanded(asks)
+	}
 	tcp, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen %q is neither host:port nor unix:/path: %w", address, err)
 	}
 	if !asks && !tcp.IP.IsLoopback() {
-		return nil, fmt.Errorf("--listen %s is more than a loopback address, and there is no token: set --token-file (or APISERVER_LITE_TOKEN), --client-ca-file or another flag that asks who clients are, or listen on 127.0.0.1", address)
+		return nil, open(address)
 	}
 	l, err := net.ListenTCP("tcp", tcp)
 	if err != nil {
 		return nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// open refuses an address that others reach, too.
+func open(address string) error {
+	return fmt.Errorf("--listen %s is more than a loopback address, and there is no token: set --token-file (or APISERVER_LITE_TOKEN), --client-ca-file or another flag that asks who clients are, or listen on 127.0.0.1", address)
+}
+
+// listenHanded returns the socket that systemd has opened. The rules for who may reach it are those of the others.
+func listenHanded(asks bool) (net.Listener, error) {
+	sockets, err := activation.Listeners()
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", Handed, err)
+	}
+	if len(sockets) != 1 || sockets[0] == nil {
+		return nil, fmt.Errorf("--listen %s: systemd has to hand over one socket, and it's %d: is there a unit .socket, with one ListenStream?", Handed, len(sockets))
+	}
+	l := sockets[0]
+	switch at := l.Addr().(type) {
+	case *net.TCPAddr:
+		if !asks && !at.IP.IsLoopback() {
+			return nil, errors.Join(open(at.String()), l.Close())
+		}
+	case *net.UnixAddr:
+		if file, err := os.Stat(at.Name); !asks && (err != nil || file.Mode()&0o077 != 0) {
+			return nil, errors.Join(fmt.Errorf("--listen %s: others can use %s: set SocketMode=0600 in the unit, or --token-file", Handed, at.Name), l.Close())
+		}
 	}
 	return l, nil
 }

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
@@ -156,13 +156,13 @@ func isForeign(path string) (bool, error) {
 
 // takeLock opens the marker and locks it. The lock ends with the process, however that ends.
 func (d *dataDir) takeLock() error {
-	f, err := os.OpenFile(d.file(markerName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(d.file(markerName), os.O_RDWR|os.O_CREATE|disk.NoFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("can't be written: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := disk.Lock(f, false); err != nil {
 		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+		if errors.Is(err, disk.ErrLocked) {
 			return fmt.Errorf("is locked by %s: stop that server first, or use another directory", d.holder())
 		}
 		return fmt.Errorf("can't be locked: %w", err)
@@ -175,7 +175,7 @@ func (d *dataDir) takeLock() error {
 
 // writePid notes which process has the lock. It follows no link.
 func (d *dataDir) writePid() error {
-	f, err := os.OpenFile(d.file(pidName), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(d.file(pidName), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|disk.NoFollow, 0o600)
 	if err != nil {
 		return err
 	}
@@ -251,9 +251,7 @@ func (d *dataDir) release() error {
 // abandon keeps the lock until the process ends, in place of release. An etcd that failed still has its files locked: a
 // second one on the same files would wait forever, without a word.
 func (d *dataDir) abandon() {
-	if fd, err := syscall.Dup(int(d.lock.Fd())); err == nil { // the duplicate keeps the lock when d.lock is garbage, and closed
-		syscall.CloseOnExec(fd)
-	}
+	disk.KeepLock(d.lock)
 }
 
 // ephemeralTries is how often openEphemeral tries again after another server's removeLeftovers has removed its new
@@ -327,7 +325,7 @@ func removeLeftover(path string) {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(path, markerName), os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(path, markerName), os.O_RDWR|disk.NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		_ = os.Remove(path) // fails if it isn't empty
 		return
@@ -336,7 +334,7 @@ func removeLeftover(path string) {
 		return
 	}
 	defer f.Close()
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+	if disk.Lock(f, false) == nil {
 		_ = os.RemoveAll(path)
 	}
 }
@@ -344,7 +342,7 @@ func removeLeftover(path string) {
 // writeFile replaces a file of the directory in one step: after a crash it's the old one or the new one.
 func (d *dataDir) writeFile(name string, data []byte) error {
 	tmp := d.file(name + ".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|disk.NoFollow, 0o600)
 	if err != nil {
 		return err
 	}

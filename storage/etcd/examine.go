@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
@@ -43,7 +43,7 @@ func examine(path string) error {
 		return fmt.Errorf("can't be read: %w", err)
 	}
 	defer marker.Close() // and gives back the lock
-	if err := syscall.Flock(int(marker.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
+	if err := disk.Lock(marker, true); err != nil {
 		return ErrInUse
 	}
 	var m storage.Marker

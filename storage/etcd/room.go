@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
@@ -77,9 +78,9 @@ type room struct {
 
 // allocation is what is allocated for the chunk of which writes are let in now. It stays zero for an ephemeral store.
 type allocation struct {
-	began time.Time // when the chunk began
-	known int64     // the database's size at that time: below it, everything is allocated
-	inode uint64    // the database file's: defragmentation replaces the file
+	began time.Time   // when the chunk began
+	known int64       // the database's size at that time: below it, everything is allocated
+	file  os.FileInfo // the database's: defragmentation replaces the file
 }
 
 // roomState is what the last look found. It is never changed: the next look publishes another one.
@@ -259,24 +260,24 @@ func (r *room) allocateDatabase() error {
 		return err
 	}
 	defer f.Close()
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("%s: %w", f.Name(), err)
+	info, err := f.Stat()
+	if err != nil {
+		return err
 	}
-	if st.Ino != r.allocation.inode {
-		r.allocation.inode, r.allocation.known = st.Ino, 0
+	if !os.SameFile(info, r.allocation.file) {
+		r.allocation.file, r.allocation.known = info, 0
 	}
 	end := r.db.look().file + databaseChunks*r.chunk
 	if err := allocate(f, r.allocation.known, end); err != nil {
 		return err
 	}
-	r.allocation.known = min(end, st.Size) // what is allocated past a file's end may be lost when it grows
+	r.allocation.known = min(end, info.Size()) // what is allocated past a file's end may be lost when it grows
 	return nil
 }
 
 // allocatePath allocates a file's first bytes, and makes the file if it's missing.
 func allocatePath(path string, bytes int64) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|disk.NoFollow, 0o600)
 	if err != nil {
 		return err
 	}

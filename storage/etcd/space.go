@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
@@ -69,11 +69,11 @@ const (
 type diskSpace struct{ free, total int64 }
 
 func statDisk(path string) (diskSpace, error) {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(path, &st); err != nil {
+	free, total, err := disk.Space(path)
+	if err != nil {
 		return diskSpace{}, fmt.Errorf("free space of %s: %w", path, err)
 	}
-	return diskSpace{free: int64(st.Bavail) * int64(st.Bsize), total: int64(st.Blocks) * int64(st.Bsize)}, nil
+	return diskSpace{free: free, total: total}, nil
 }
 
 func (d diskSpace) reserve() int64 { return min(diskReserve, d.total/diskReserveShare) }

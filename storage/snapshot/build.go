@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 const (
@@ -32,11 +33,10 @@ const (
 
 // Room refuses a file of a size, in bytes, that would leave too little of a directory's disk.
 func Room(dir string, size int64) error {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
+	free, total, err := disk.Space(dir)
+	if err != nil {
 		return fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	free, total := int64(st.Bavail)*int64(st.Bsize), int64(st.Blocks)*int64(st.Bsize)
 	if kept := min(keptFree, total/keptShare); free < size+kept {
 		return fmt.Errorf("the disk of the snapshot has %d MiB left: it needs %d MiB, and %d MiB are kept free", free>>20, size>>20, kept>>20)
 	}

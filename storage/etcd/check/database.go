@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
-	"syscall"
 
 	"go.etcd.io/etcd/server/v3/storage/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 // etcd's database is a bbolt file: pages in a tree, of which only the two meta pages have a checksum.
@@ -184,11 +185,11 @@ func mapFile(name string) (b []byte, unmap func(), err error) {
 	if info.Size() == 0 { // can't be mapped
 		return nil, func() {}, nil
 	}
-	b, err = syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	b, undo, err := disk.Map(f, info.Size())
 	if err != nil {
 		return nil, nil, fmt.Errorf("map %s: %w", name, err)
 	}
-	return b, func() { _ = syscall.Munmap(b) }, nil
+	return b, undo, nil
 }
 
 // walk checks the tree and returns the index of the last WAL entry that the database has (0 if none).

@@ -9,8 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 const (
@@ -85,7 +86,7 @@ func (s seal) write() (err error) {
 
 // store writes and syncs the file.
 func (s seal) store(b []byte) error {
-	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|disk.NoFollow, 0o600)
 	if err != nil {
 		return err
 	}
