@@ -151,7 +151,7 @@ func New(c Config) (*Chain, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("admission plug-in %s: %w", p.name, err), chain.Close())
 		}
-		chain.members = append(chain.members, memberOf(m))
+		chain.members = append(chain.members, memberOf(p.name, m))
 	}
 	if len(chain.members) > 0 {
 		c.Registry.Use(chain)

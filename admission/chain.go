@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // Chain asks the plug-ins that are on. It's safe for concurrent use.
@@ -26,6 +27,7 @@ type Chain struct {
 // member is a plug-in, and what it can do: to ask an interface for another one takes a look-up, and each write asks for many.
 type member struct {
 	plugin          any
+	name            string             // for traces
 	selective       registry.Selective // nil if it's asked about every request
 	admit, validate verdictOf          // nil if it doesn't change objects, or doesn't judge them
 }
@@ -42,8 +44,8 @@ type (
 	}
 )
 
-func memberOf(plugin any) member {
-	m := member{plugin: plugin}
+func memberOf(name string, plugin any) member {
+	m := member{plugin: plugin, name: "admission " + name}
 	m.selective, _ = plugin.(registry.Selective)
 	switch p := plugin.(type) {
 	case registry.Admission[unstructured.Unstructured]:
@@ -92,6 +94,14 @@ func (c *Chain) Admit(ctx context.Context, r *request) (registry.Verdict, error)
 	})
 }
 
+// asked asks the plug-in, and notes how long it took.
+func (m *member) asked(ctx context.Context, ask verdictOf, r *request) (registry.Verdict, error) {
+	ctx, step := tracing.Begin(ctx, tracing.Admission, m.name)
+	said, err := ask(ctx, r)
+	step.End(err)
+	return said, err
+}
+
 // round asks each plug-in once. In the second round it notes when a plug-in has changed the object: policies and webhooks
 // note that themselves.
 func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error) {
@@ -104,7 +114,7 @@ func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error)
 		if round.Second() && r.Object != nil {
 			before = r.Object.DeepCopy()
 		}
-		if said, err := m.admit(ctx, r); err != nil || said.Refused() {
+		if said, err := m.asked(ctx, m.admit, r); err != nil || said.Refused() {
 			return said, err
 		}
 		if before != nil && !equality.Semantic.DeepEqual(before, r.Object) {
@@ -121,7 +131,7 @@ func (c *Chain) Validate(ctx context.Context, r *request) (registry.Verdict, err
 			if m.validate == nil || !m.concerned(&r.Attributes) {
 				continue
 			}
-			if said, err := m.validate(ctx, r); err != nil || said.Refused() {
+			if said, err := m.asked(ctx, m.validate, r); err != nil || said.Refused() {
 				return said, err
 			}
 		}

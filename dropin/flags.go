@@ -45,7 +45,7 @@ var unused = map[kind]string{
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
 		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
 		show-hidden-metrics-for-version
-		storage-backend storage-media-type tracing-config-file vmodule watch-cache-sizes`,
+		storage-backend storage-media-type vmodule watch-cache-sizes`,
 }
 
 // refused are the flags that ask for a protection, or for an answer, which isn't given here, with the reason. Their empty or false value

@@ -64,6 +64,8 @@ func TestRefusals(t *testing.T) {
 		{"encryption by a file that everybody has", run{args: []string{"--encryption-provider-config=" + openToken}}, 1, "chmod"},
 		{"encryption by a file that says nothing", run{args: []string{"--encryption-provider-config=" + file}}, 1, "--encryption-provider-config: "},
 		{"a reload of nothing", run{args: []string{"--encryption-provider-config-automatic-reload"}}, 1, "must be set with --encryption-provider-config"},
+		{"traces by a file that isn't there", run{args: []string{"--tracing-config-file=" + dir + "/none"}}, 1, "--tracing-config-file: "},
+		{"traces by a file that says nothing", run{args: []string{"--tracing-config-file=" + file}}, 1, "kind is \"\""},
 		{"log level", run{args: []string{"--log-level=loud"}}, 2, `--log-level "loud"`},
 		{"environment", run{env: []string{"APISERVER_LITE_HISTORY=soon"}}, 2, "APISERVER_LITE_HISTORY"},
 		{"no address", run{args: []string{"--listen=somewhere"}}, 1, `--listen "somewhere" is neither`},

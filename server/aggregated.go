@@ -37,7 +37,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	w.query = r.URL.Query()
 	class := inflight.ClassOf(r)
 	if access.LongRunning(asks) || aggregator.Upgrades(r) {
-		class = inflight.Long
+		class, w.trace.Long = inflight.Long, true
 	}
 	if err := h.comeIn(w, class); err != nil {
 		return err

@@ -74,6 +74,7 @@ const (
 
 // writeOut writes to the client. While the client takes nothing of a large answer, the answer has no place.
 func (w *response) writeOut(p []byte) (int, error) {
+	defer w.trace.Wrote(time.Now())
 	if !w.held.large.Held() || w.held.reenter == nil {
 		return w.ResponseWriter.Write(p)
 	}

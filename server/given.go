@@ -7,6 +7,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/storage/seal"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // given is what the settings and files of a start say.
@@ -17,6 +18,7 @@ type given struct {
 	origins       guard.Origins
 	proxy         *aggregator.Certificate // of the aggregator
 	keys          *seal.Keys              // nil without encryption
+	tracing       *tracing.Config         // nil without traces
 }
 
 // read returns what the settings and files say, or refuses them. It leaves nothing.
@@ -40,6 +42,9 @@ func (s *Server) read() (g given, err error) {
 		return g, err
 	}
 	if g.proxy, err = aggregator.ReadCertificate(s.Aggregation, s.log()); err != nil {
+		return g, err
+	}
+	if g.tracing, err = tracing.Read(s.Telemetry.Tracing); err != nil {
 		return g, err
 	}
 	g.keys, err = seal.Open(s.Data.Encryption, s.log())

@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
@@ -35,6 +36,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -46,7 +48,7 @@ type handler struct {
 	streams
 	capacity  *capacity
 	metrics   *metrics.Metrics
-	traffic   *traffic.Log
+	tells     tells
 	discovery *discovery.Discovery
 	ready     func() bool // tells whether the server is ready for requests
 	checks    []check     // of its health
@@ -56,6 +58,13 @@ type handler struct {
 	// aggregator knows what other servers have; nil: none has anything.
 	aggregator *aggregator.Aggregator
 	routes     http.Handler
+}
+
+// tells are what a server tells of its requests, besides metrics.
+type tells struct {
+	traffic *traffic.Log
+	tracer  *tracing.Tracer // nil: no request is traced
+	slow    loglimit.Limit
 }
 
 // besides is what a server has besides Kubernetes' API.
@@ -114,6 +123,7 @@ type response struct {
 	stranger bool // has shown no credential, where one is needed
 	code     int  // 0 until the header is written
 	bytes    int64
+	trace    tracing.Request
 
 	lobby    bool // the connection is beyond MaxConnections: it gets a 503
 	capacity *capacity
@@ -196,7 +206,9 @@ func (h *handler) whole(w *response, r *http.Request, serve func(w *response, r 
 			w.audit = nil // its last event is written
 		}
 		if !w.end.takenOver {
-			h.finish(w, r.Method, shortPath(r), time.Since(w.begun))
+			took := time.Since(w.begun)
+			h.finish(w, r.Method, shortPath(r), took)
+			h.tellTime(w, r, took)
 		}
 	}()
 	growStack(r)
@@ -276,10 +288,14 @@ func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err er
 
 // judge finds out who asks and whether he may, when the request has its place.
 func (h *handler) judge(w *response, r *http.Request) (*http.Request, error) {
+	_, step := w.trace.Begin(r.Context(), tracing.Barrier, "barrier")
 	r, err := h.fresh(r)
+	step.End(err)
 	if err != nil {
 		return nil, err
 	}
+	_, step = w.trace.Begin(r.Context(), tracing.Rights, "rights")
+	defer func() { step.End(err) }()
 	if r, err = h.identify(w, r); err != nil {
 		return nil, err
 	}

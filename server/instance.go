@@ -40,6 +40,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -73,7 +74,7 @@ type instance struct {
 	rights      rights
 	quotas      *quota.Ledger
 	admission   *admission.Chain
-	audit       *audit.Log // nil: nothing is audited
+	noted       noted
 	controllers *controllers.Controllers
 	aggregator  *aggregator.Aggregator
 	sweeper     *watchstream.Sweeper
@@ -81,6 +82,12 @@ type instance struct {
 	ready       atomic.Bool // all is up
 	stopping    atomic.Bool // readyz says so, while requests are still taken
 	loops       loops
+}
+
+// noted is where requests are noted.
+type noted struct {
+	audit  *audit.Log      // nil: nothing is audited
+	tracer *tracing.Tracer // nil: nothing is traced
 }
 
 // content are what sets what is stored besides clients and controllers.
@@ -196,9 +203,12 @@ func startError(err, closing error) error {
 	return errors.Join(err, closing)
 }
 
-// openPort takes the port, when the audit log is open.
+// openPort takes the port, when the audit log is open and the collector of traces is known.
 func (in *instance) openPort(s *Server, g given) (err error) {
-	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
+	if in.noted.audit, err = audit.Open(s.Audit, in.log); err != nil {
+		return err
+	}
+	if in.noted.tracer, err = tracing.New(g.tracing, in.log); err != nil {
 		return err
 	}
 	in.port, err = wire.Open(wire.Options{
@@ -284,7 +294,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
 	}
 	in.loops.background.Go(func() { in.sweeper.Run(background) })
-	in.loops.background.Go(func() { handler.traffic.Run(background) })
+	in.loops.background.Go(func() { handler.tells.traffic.Run(background) })
 	in.loops.background.Go(func() { in.backing.backups.Run(background) })
 	in.loops.background.Go(func() { in.content.manifests.Run(background) })
 	if rules := in.ownRules(s); rules != nil {
@@ -410,8 +420,8 @@ func (in *instance) closeAll() error {
 	}
 	in.aggregator.Close()
 	in.rights.access.Close()
-	in.loops.waitingFor.Store("the audit log")
-	errs = append(errs, in.audit.Close(), in.backing.backups.Close())
+	in.loops.waitingFor.Store("the audit log and traces")
+	errs = append(errs, in.noted.audit.Close(), in.noted.tracer.Close(), in.backing.backups.Close())
 	if in.backing.store != nil {
 		in.loops.waitingFor.Store("the store")
 		in.backing.store.Close()

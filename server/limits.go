@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // kube-apiserver's defaults: what may be in flight, and for how long.
@@ -113,7 +114,9 @@ type bound struct {
 
 // enter gives a request so many seats, or a 429.
 func (b bound) enter(ctx context.Context, f fair.Flow, seats int, wait time.Duration) (fair.Seat, error) {
+	_, step := tracing.Begin(ctx, tracing.Queue, "wait for "+b.name)
 	s, err := b.Enter(ctx, f, seats, wait)
+	step.End(err)
 	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
 		err = status.TooMany(b.name, b.refusal+", please try again later")
 	}
@@ -157,8 +160,9 @@ func (h *handler) takeSeat(w *response, r *http.Request, class inflight.Class, n
 	at := h.capacity.levels.Place(r, w.Asks)
 	w.name(at)
 	if at.Level != nil {
+		_, step := w.trace.Begin(r.Context(), tracing.Queue, "wait for a seat")
 		seat, err := at.Level.Enter(r.Context(), at.Flow, n, waitFor(r.Context()))
-		if err != nil {
+		if step.End(err); err != nil {
 			return h.refuseSeat(at, err)
 		}
 		w.held.seat = seat
@@ -257,6 +261,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class inflight.Class,
 	w.held.flow = h.flowOf(r)
 	defer w.leaveSeat()
 	if class == inflight.Long {
+		w.trace.Long = true
 		if err := h.takeSeat(w, r, class, 1); err != nil {
 			return err
 		}
@@ -265,7 +270,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class inflight.Class,
 	}
 	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.held.flow), w.begun.Add(timeLimit(class, r, w.query)))
 	defer cancel()
-	r = r.WithContext(ctx)
+	r = r.WithContext(h.traced(ctx, w, r))
 	if err := h.readThenSit(w, r, class); err != nil {
 		return err
 	}
@@ -297,7 +302,9 @@ func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class
 			return err
 		}
 		defer place.Leave()
-		if w.upload.received, err = readAll(w, r); err != nil {
+		_, step := w.trace.Begin(r.Context(), tracing.Body, "read the body")
+		w.upload.received, err = readAll(w, r)
+		if step.End(err); err != nil {
 			return err
 		}
 		w.upload.read = true

@@ -36,7 +36,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			}),
 			identity: identity,
 			rbac:     in.rights.rbac,
-			audit:    in.audit,
+			audit:    in.noted.audit,
 		},
 		capacity:  newCapacity(in.levels(s), open.Seats),
 		streams:   streams{port: in.port, watches: open, sweeper: in.sweeper},
@@ -56,7 +56,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	if s.Cluster.Listen != "" {
 		h.besides.members = in.backing.etcd
 	}
-	h.traffic = h.newTraffic(in)
+	h.tells.traffic, h.tells.tracer = h.newTraffic(in), in.noted.tracer
 	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.rbac != nil))
 	return h
 }
@@ -79,7 +79,7 @@ func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.G
 	own.MustRegister(flowcontrol.Metrics(h.capacity.levels.Levels))
 	metrics.Parts{
 		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
-		Replica: in.replica, Audit: in.audit, Large: h.capacity.large.Level,
+		Replica: in.replica, Audit: in.noted.audit, Large: h.capacity.large.Level,
 	}.Register(own)
 	own.MustRegister(slices.Concat(in.admission.Collectors(), in.backing.backups.Collectors(), in.content.manifests.Collectors())...)
 	h.discovery.Collect(own)

@@ -33,6 +33,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/system"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // What a Server's fields default to.
@@ -128,10 +129,16 @@ type Server struct {
 type Telemetry struct {
 	// Profiling says whether Go's profiles are served at /debug/pprof/. By default they are where users' rights count.
 	Profiling profile.Options
+
+	// Tracing says which requests are traced. By default none are.
+	Tracing tracing.Options
 }
 
 // AddFlags adds the flags of what a server tells.
-func (t *Telemetry) AddFlags(set *pflag.FlagSet) { t.Profiling.AddFlags(set) }
+func (t *Telemetry) AddFlags(set *pflag.FlagSet) {
+	t.Profiling.AddFlags(set)
+	t.Tracing.AddFlags(set)
+}
 
 // tests is what tests set.
 type tests struct {

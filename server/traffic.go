@@ -27,5 +27,5 @@ func (h *handler) newTraffic(in *instance) *traffic.Log {
 
 // serveTraffic answers GET /apiserver-lite/v1/traffic.
 func (h *handler) serveTraffic(w *response, r *http.Request) error {
-	return w.writePage(h.traffic.Page(r.Context()))
+	return w.writePage(h.tells.traffic.Page(r.Context()))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // maxMessage bounds, in runes, what a refusal repeats of a webhook's message.
@@ -97,6 +98,8 @@ func (p *plugin) post(parent context.Context, h *hook, body []byte) ([]byte, err
 		return nil, err
 	}
 	defer client.Done()
+	ctx, step := tracing.Begin(ctx, tracing.Within, "webhook "+h.name)
+	defer func() { step.End(err) }()
 	answer, err := client.Post(ctx, body, url.Values{"timeout": {timeoutOf(ctx)}})
 	switch {
 	case err == nil:

@@ -24,6 +24,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/internal/connections"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 const (
@@ -217,6 +218,7 @@ func (c *Client) Post(ctx context.Context, body []byte, query url.Values) ([]byt
 		// Not sent: it tells net/http that the call may be repeated when an idle connection turns out closed.
 		"Idempotency-Key": {},
 	}
+	tracing.Inject(ctx, request.Header)
 	response, err := c.transport.RoundTrip(request) // it follows no redirects, unlike a http.Client
 	if err != nil {
 		return nil, uncalled(err)

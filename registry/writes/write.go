@@ -10,6 +10,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // The engine of all writes. perform begins a client's write. The write decodes what the client sent (read). From that
@@ -179,7 +180,9 @@ func (w *write) inQueue(ctx context.Context, decide func(old *kube.Object) (outc
 	if w.dryRun {
 		return w.compareAndSwap(ctx, w.Res.Cache.Get(w.targetKey), decide)
 	}
+	_, step := tracing.Begin(ctx, tracing.Turn, "wait for other writes")
 	last, end, err := w.Res.Registry.Writers.Take(ctx, w.targetKey)
+	step.End(err)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // Options of a Cacher; the zero value works.
@@ -160,7 +161,13 @@ func (c *Cacher) Replaced() storage.Revision { return storage.Revision(c.replace
 
 // WaitFor returns when the feed's position is at least rev, or with ctx's error.
 func (c *Cacher) WaitFor(ctx context.Context, rev storage.Revision) error {
-	return c.feed.waitFor(ctx, rev)
+	if rev <= c.Position() {
+		return nil
+	}
+	_, step := tracing.Begin(ctx, tracing.Barrier, "wait for the feed")
+	err := c.feed.waitFor(ctx, rev)
+	step.End(err)
+	return err
 }
 
 // Barrier returns when every write acknowledged before the call is in the caches, with a revision that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // Store implements storage.Store over an etcd in this process. Writes go through the client (raft); reads and history
@@ -162,8 +163,9 @@ func (s *Store) fresh(ctx context.Context) error {
 	if s.ReadIndex == nil {
 		return s.running(ctx)
 	}
+	_, step := tracing.Begin(ctx, tracing.Barrier, "barrier")
 	snapshots, err := s.ReadIndex(ctx)
-	if err != nil {
+	if step.End(err); err != nil {
 		return err
 	}
 	return s.tail.noteRestore(ctx, snapshots)

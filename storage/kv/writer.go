@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // Writer is the half of a Store that writes: transactions through a client of etcd. Each implementation of Store has one.
@@ -126,11 +127,25 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (stor
 // send does the operations of a write if the key is as expected, and all conditions and guards hold.
 func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	cmps := comparisons(storage.Condition{Key: g.key, Revision: g.expected}, g.conds, also.list())
+	ctx, step := tracing.Begin(ctx, tracing.Etcd, g.etcdStep())
 	txn := w.kv.Txn(ctx).If(cmps...).Then(ops...)
 	if len(cmps)+len(ops) > 2 { // else it's the key
 		txn = txn.Else(also.reads(g.key)...)
 	}
-	return txn.Commit()
+	res, err := txn.Commit()
+	step.End(err)
+	return res, err
+}
+
+// etcdStep is what a trace calls the transaction.
+func (g guarded) etcdStep() string {
+	switch g.op { // without a concatenation for each write
+	case "create":
+		return "etcd create"
+	case "update":
+		return "etcd update"
+	}
+	return "etcd delete"
 }
 
 // afterNoSpace is the outcome of a put that was refused for want of space. Etcd looks for space before it proposes a write, and

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // looks are linearizable reads of the marker. Everybody who needs one at a moment shares it: Barrier, and the prober.
@@ -80,6 +81,8 @@ func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	if err := s.known.down(); err != nil {
 		return 0, kv.Wrap("barrier", storage.Root, err)
 	}
+	_, step := tracing.Begin(ctx, tracing.Barrier, "barrier")
+	defer func() { step.End(ctx.Err()) }()
 	l := s.look()
 	select {
 	case <-ctx.Done():

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
 // Store implements storage.Store over an etcd cluster that other processes use, too: replicas of this program, and whoever
@@ -132,7 +133,9 @@ func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 
 // GetAt implements storage.Store. It's linearizable, also for revision 0.
 func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (storage.KeyValue, error) {
+	ctx, step := tracing.Begin(ctx, tracing.Etcd, "etcd get")
 	res, err := s.ask(ctx, readTimeout, key, clientv3.WithRev(int64(at)))
+	step.End(err)
 	if err != nil {
 		return storage.KeyValue{}, kv.Wrap("get", key, err)
 	}
