@@ -125,7 +125,6 @@ type response struct {
 	bytes    int64
 	trace    tracing.Request
 
-	lobby    bool // the connection is beyond MaxConnections: it gets a 503
 	capacity *capacity
 	held     held
 	upload   upload
@@ -142,6 +141,7 @@ type upload struct {
 
 // ending is how an answer ends, if it isn't an ordinary one.
 type ending struct {
+	lobby     bool   // the connection is beyond MaxConnections: it gets a 503
 	takenOver bool   // by a stream, which finishes it later
 	cutOff    bool   // the client mustn't take the answer for whole: its connection is closed
 	refused   string // the name of the refusal that it is; "" for none
@@ -163,12 +163,12 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: time.Now(), capacity: h.capacity, lobby: wire.InLobby(r.Context())}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: time.Now(), capacity: h.capacity, end: ending{lobby: wire.InLobby(r.Context())}}
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Audit-Id", w.auditID)
-	if w.lobby {
+	if w.end.lobby {
 		header.Set("Connection", "close")
 	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {

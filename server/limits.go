@@ -280,7 +280,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class inflight.Class,
 
 // comeIn counts a request, or says why it can't be served now. Each nil must be followed by inflight.Leave.
 func (h *handler) comeIn(w *response, class inflight.Class) error {
-	if w.lobby {
+	if w.end.lobby {
 		return status.Unavailable("connections", "too many connections are open, please try again later")
 	}
 	if !h.capacity.inflight.Enter(class) {

@@ -34,7 +34,7 @@ func rootMedia(r *http.Request) (negotiation.Media, error) {
 // consoleTakes tells whether a request is the console's, whoever makes it: its files need no credential. A connection that is
 // one too many gets none of them.
 func (h *handler) consoleTakes(w *response, r *http.Request) bool {
-	if !h.besides.console || w.lobby {
+	if !h.besides.console || w.end.lobby {
 		return false
 	}
 	if console.Has(r.URL.Path) {

@@ -50,7 +50,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 func (in *instance) joinReplicas(s *Server) {
 	in.replica = replica.New(replica.Options{
 		Name: replicaName(in.port.Addr(), s.System), Client: in.backing.client, Store: in.backing.store, Cacher: in.cacher,
-		Longest: maxQuiescentTimeout, Log: in.log,
+		Longest: readDeadline, Log: in.log,
 	})
 }
 

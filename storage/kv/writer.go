@@ -125,16 +125,15 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (stor
 }
 
 // send does the operations of a write if the key is as expected, and all conditions and guards hold.
-func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (_ *clientv3.TxnResponse, err error) {
 	cmps := comparisons(storage.Condition{Key: g.key, Revision: g.expected}, g.conds, also.list())
 	ctx, step := tracing.Begin(ctx, tracing.Etcd, g.etcdStep())
 	txn := w.kv.Txn(ctx).If(cmps...).Then(ops...)
 	if len(cmps)+len(ops) > 2 { // else it's the key
 		txn = txn.Else(also.reads(g.key)...)
 	}
-	res, err := txn.Commit()
-	step.End(err)
-	return res, err
+	defer func() { step.End(err) }()
+	return txn.Commit()
 }
 
 // etcdStep is what a trace calls the transaction.
