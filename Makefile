@@ -5,6 +5,9 @@ ARGS      ?=
 REF       ?= main
 FUZZTIME  ?= 30s
 BENCHTIME ?= 200ms
+RELEASE   ?=
+# What upgrades are tried from: the last release, until there is one a commit.
+OLD       ?= f53b5fe
 BENCHCOUNT ?= 6
 SOAK      ?= 10m
 DISK_ROUNDS ?= 200
@@ -46,6 +49,10 @@ run: ## build the server and start it; ARGS="--ephemeral" adds flags
 .PHONY: build
 build: ## leave a stripped binary in bin/apiserver-lite
 	$(BUILD) -o $(BIN)/apiserver-lite .
+
+.PHONY: release
+release: ## make what a release consists of in bin/release: binaries for six systems, Debian packages, an image, what is in them, checksums; RELEASE=linux/amd64 makes one
+	$(GO) -C release run -buildvcs=false . --version $(VERSION) --out $(abspath $(BIN))/release --targets '$(RELEASE)'
 
 .PHONY: test
 test: ## run the tests of every module but those of peer, clients and aggregation, with the race detector
@@ -200,6 +207,11 @@ soak: ## run writers, watchers, restarts and compactions against a model and aga
 .PHONY: soak-disk
 soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some twenty minutes) under load; as root, it mounts them. It's about the disk, so without the race detector
 	DISK_ROUNDS=$(DISK_ROUNDS) $(GO) test -tags soak -timeout 0 -run '^TestSoakDisk$$' -v ./e2e
+
+.PHONY: upgrade
+upgrade: ## build OLD (the commit of the first fixture) and open what it leaves with this tree, and the other way round; ARGS=-update makes its directory a fixture of the tests
+	@rm -rf bin/old && mkdir -p bin/old && git archive $(OLD) | tar -x -C bin/old && CGO_ENABLED=0 $(GO) -C bin/old build -trimpath -buildvcs=false -ldflags "-s -w" -o ../apiserver-lite-$(OLD) . && rm -rf bin/old
+	OLD=$(OLD) OLD_PROGRAM=$(abspath bin)/apiserver-lite-$(OLD) $(GO) test -tags soak -count 1 -timeout 0 -run '^Test(UpgradeBothWays|Downgrade.*)$$' -v ./e2e -args $(ARGS)
 
 .PHONY: soak-kill
 soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory, without the race detector, so that most kills meet a start

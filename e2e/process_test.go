@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -21,8 +22,9 @@ const patience = 2 * time.Minute
 
 // run says how to start the binary.
 type run struct {
-	args []string
-	env  []string // beside PATH, HOME and TMPDIR
+	program string // "" is the one under test
+	args    []string
+	env     []string // beside PATH, HOME and TMPDIR
 	// TMPDIR and --url-file; default to paths of the test's own.
 	tmp, urlFile string
 	// dir is where it's started; "" is where the test is.
@@ -64,7 +66,7 @@ func launch(t *testing.T, r run) *process {
 	if r.tmp == "" {
 		r.tmp = t.TempDir()
 	}
-	p.cmd = exec.Command(binary(), append([]string{"--url-file=" + p.urlFile, "--exit-with-parent"}, args...)...)
+	p.cmd = exec.Command(cmp.Or(r.program, binary()), append([]string{"--url-file=" + p.urlFile, "--exit-with-parent"}, args...)...)
 	limits := ""
 	if r.descriptors > 0 {
 		limits += fmt.Sprintf("ulimit -n %d && ", r.descriptors)
