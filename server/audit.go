@@ -61,7 +61,7 @@ func (w *response) auditRequest(b body) {
 	}
 	document := b.data
 	if b.protobuf != nil {
-		document, _ = reads.Of(w.endpoint).JSONOf(w.subresource, b.protobuf) // what can't be decoded is refused, and has no JSON
+		document, _ = reads.Of(w.endpoint).JSONOf(w.named.Subresource, b.protobuf) // what can't be decoded is refused, and has no JSON
 	}
 	w.audit.Request(document)
 }
@@ -73,7 +73,7 @@ func (w *response) auditResponse(media negotiation.Media, document []byte) {
 	}
 	if media == negotiation.Protobuf {
 		var err error
-		if document, err = reads.Of(w.endpoint).JSONOf(w.subresource, document); err != nil {
+		if document, err = reads.Of(w.endpoint).JSONOf(w.named.Subresource, document); err != nil {
 			w.audit.NoResponse()
 			return
 		}

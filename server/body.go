@@ -39,7 +39,7 @@ type body struct {
 // readBody reads an object, in whichever form it came. The data of an empty body is nil: what that means depends
 // on the verb.
 func readBody(w *response, r *http.Request, fieldValidation string) (body, error) {
-	return readForm(w, r, fieldValidation, w.endpoint.TakesProtobuf(w.subresource))
+	return readForm(w, r, fieldValidation, w.endpoint.TakesProtobuf(w.named.Subresource))
 }
 
 // readOptions reads the options of a deletion as JSON, in whichever form they came.
@@ -77,7 +77,7 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 			return body{}, w.endpoint.Unrecognized(data, err)
 		}
 		if b.warnings, err = markup.DuplicateFields(duplicates, fieldValidation); err != nil {
-			return body{}, w.endpoint.Repeated(w.subresource, b.data, status.BadRequest(err.Error()))
+			return body{}, w.endpoint.Repeated(w.named.Subresource, b.data, status.BadRequest(err.Error()))
 		}
 	}
 	return b, w.checkBody(r, b.data)

@@ -92,11 +92,11 @@ type streams struct {
 
 // requestInfo is what a request asks for.
 type requestInfo struct {
-	query       url.Values // set by parseQuery
-	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
-	endpoint    *registry.Endpoint
-	subresource string
-	foreign     schema.GroupVersion // that another server has; zero if this one answers
+	query    url.Values // set by parseQuery
+	verb     string     // as kube-apiserver's metrics name it; "" outside of resources
+	endpoint *registry.Endpoint
+	named    registry.Target     // by the path of a resource
+	foreign  schema.GroupVersion // that another server has; zero if this one answers
 }
 
 // held is what a request has of what all share.
@@ -313,7 +313,7 @@ func (w *response) afterPanic(r *http.Request) {
 
 // finish leaves the request's log line and its counts.
 func (h *handler) finish(w *response, method, path string, took time.Duration) {
-	h.metrics.Observe(metrics.Answer{Verb: w.verb, Method: method, Endpoint: w.endpoint, Subresource: w.subresource, Foreign: w.foreign, Code: w.code, Refused: w.end.refused, Took: took})
+	h.metrics.Observe(metrics.Answer{Verb: w.verb, Method: method, Endpoint: w.endpoint, Target: w.named, DryRun: w.query["dryRun"] != nil, Foreign: w.foreign, Code: w.code, Refused: w.end.refused, Took: took, Waited: w.trace.Took(tracing.Queue) + w.trace.Took(tracing.Webhooks)})
 	w.audit.Completed(w.code)
 	if !h.log.Enabled(context.Background(), slog.LevelDebug) {
 		return

@@ -333,10 +333,12 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 	text := s.Get("/metrics")
 	for _, want := range []string{
-		`apiserver_request_total{code="201",group="example.com",resource="widgets",subresource="",verb="POST",version="v1"} 1`,
-		`apiserver_request_total{code="404",group="",resource="",subresource="",verb="GET",version=""} `,
+		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="example.com",resource="widgets",scope="resource",subresource="",verb="POST",version="v1"} 1`,
+		`apiserver_request_total{code="404",component="apiserver",dry_run="",group="",resource="",scope="",subresource="",verb="GET",version=""} `,
 		`verb="other"`,
 		"apiserver_request_duration_seconds_bucket{",
+		`apiserver_request_sli_duration_seconds_bucket{component="apiserver",dry_run="",group="example.com",resource="widgets",scope="resource",subresource="",verb="POST",version="v1",le="1"} 1`,
+		`apiserver_resource_objects{group="example.com",resource="widgets"} `,
 		`apiserver_current_inflight_requests{request_kind="readOnly"} 0`,
 		"apiserver_lite_feed_revision ",
 	} {

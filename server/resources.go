@@ -115,7 +115,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		}
 		return t, "", h.absent(w, r, t)
 	}
-	w.endpoint, w.subresource, w.verb = e, t.Subresource, metrics.Verb(verb, r.Method)
+	w.endpoint, w.named, w.verb = e, t.Target, metrics.Verb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
 		return t, "", errUnknownPath
 	}

@@ -127,7 +127,7 @@ func (h *handler) stream(ctx context.Context, watch *watches.Watch, w *response,
 
 // afterHandler is what is logged and counted of a request whose handler has returned: a copy without what belongs to net/http.
 func (w *response) afterHandler() *response {
-	return &response{log: w.log, auditID: w.auditID, begun: time.Now(), audit: w.audit, code: w.code, requestInfo: requestInfo{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}}
+	return &response{log: w.log, auditID: w.auditID, begun: time.Now(), audit: w.audit, code: w.code, requestInfo: requestInfo{verb: w.verb, endpoint: w.endpoint, named: w.named}}
 }
 
 // streamOn serves a watch whose handler has returned, on a goroutine of its own that owns the watch. It does at the end what

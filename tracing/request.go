@@ -29,14 +29,12 @@ const (
 	Admission             // plug-ins and webhooks
 	Etcd                  // transactions, from the call to the answer
 	Writing               // of the answer
+	Webhooks              // of admission, and so within that
 	parts
 )
 
 // partNames are what the log calls the parts.
-var partNames = [parts]string{"rights", "barrier", "queue", "body", "turn", "admission", "etcd", "writing"}
-
-// Within is for a step that is within one of the parts: it has a name, and counts for none.
-const Within Part = -1
+var partNames = [parts]string{"rights", "barrier", "queue", "body", "turn", "admission", "etcd", "writing", "webhooks"}
 
 const (
 	// Slow is how long a request may take before the log says where its time went, in kube-apiserver's figure.
@@ -111,9 +109,7 @@ func (s Step) End(err error) {
 	}
 	now := time.Now()
 	took := now.Sub(s.began)
-	if s.part != Within {
-		s.of.took[s.part].Add(int64(took))
-	}
+	s.of.took[s.part].Add(int64(took))
 	if took >= notable {
 		s.of.note(s.name, took)
 	}
@@ -150,6 +146,9 @@ func (q *Request) Wrote(began time.Time) {
 	q.took[Writing].Add(int64(time.Since(began)))
 }
 
+// Took returns what a part took until now.
+func (q *Request) Took(part Part) time.Duration { return time.Duration(q.took[part].Load()) }
+
 // Ended ends the request's span, if it's traced.
 func (q *Request) Ended(code int, bytes int64) {
 	if q.span == nil {
@@ -175,8 +174,10 @@ func (q *Request) Attributes(took time.Duration) []slog.Attr {
 	var all []slog.Attr
 	rest := took
 	for part := range parts {
-		d := time.Duration(q.took[part].Load())
-		rest -= d
+		d := q.Took(part)
+		if part != Webhooks {
+			rest -= d
+		}
 		if d >= precision {
 			all = append(all, slog.Duration(partNames[part], d.Round(precision)))
 		}

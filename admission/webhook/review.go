@@ -98,7 +98,7 @@ func (p *plugin) post(parent context.Context, h *hook, body []byte) ([]byte, err
 		return nil, err
 	}
 	defer client.Done()
-	ctx, step := tracing.Begin(ctx, tracing.Within, "webhook "+h.name)
+	ctx, step := tracing.Begin(ctx, tracing.Webhooks, "webhook "+h.name)
 	defer func() { step.End(err) }()
 	answer, err := client.Post(ctx, body, url.Values{"timeout": {timeoutOf(ctx)}})
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
@@ -23,6 +24,9 @@ import (
 // series of each stay. When one more resource would pass the bound, all series begin anew, which counters may.
 const maxResources = 1024
 
+// durations are the bounds of kube-apiserver's histograms of requests, in seconds. Recording rules name some of them.
+var durations = []float64{.05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+
 // Metrics are one server's, named as kube-apiserver names what means the same. No label's value comes
 // from a client: verbs are ours, codes are HTTP's, resources are those served.
 type Metrics struct {
@@ -30,6 +34,8 @@ type Metrics struct {
 
 	requests    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
+	sli         *prometheus.HistogramVec
+	terminated  *prometheus.CounterVec
 	longRunning *prometheus.GaugeVec
 	events      *prometheus.CounterVec
 	Panics      prometheus.Counter
@@ -47,17 +53,28 @@ type Resource struct{ Group, Version, Resource string }
 // New returns those of a server of which inFlight says how many requests are under way, by their kind.
 func New(inFlight map[string]func() int) *Metrics {
 	resource := []string{"group", "version", "resource"}
+	request := append([]string{"verb", "dry_run", "subresource", "scope"}, resource...)
+	own := prometheus.Labels{"component": "apiserver"} // the other value is for aggregators that are programs of their own
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
-			Help: "Requests answered, by verb, resource and HTTP code. A watch counts when it ends.",
-		}, append([]string{"verb", "subresource", "code"}, resource...)),
+			Help: "Requests answered, by verb, resource and HTTP code. A watch counts when it ends.", ConstLabels: own,
+		}, append(slices.Clone(request), "code")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_request_duration_seconds",
 			Help:    "Time from a request's headers to the end of its answer, watches excepted.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, append([]string{"verb", "subresource"}, resource...)),
+			Buckets: append([]float64{.0005, .001, .0025, .005, .01, .025}, durations...), ConstLabels: own,
+		}, request),
+		sli: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_request_sli_duration_seconds",
+			Help:    "That time without what requests waited for seats and for admission webhooks, watches excepted.",
+			Buckets: durations, ConstLabels: own,
+		}, request),
+		terminated: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_terminations_total",
+			Help: "Requests that the server turned away to protect itself.", ConstLabels: own,
+		}, append([]string{"verb", "subresource", "scope", "code"}, resource...)),
 		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_longrunning_requests",
 			Help: "Open watches.",
@@ -66,10 +83,7 @@ func New(inFlight map[string]func() int) *Metrics {
 			Name: "apiserver_watch_events_total",
 			Help: "Watch events sent to clients, bookmarks and errors included.",
 		}, resource),
-		Panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_request_panics_total",
-			Help: "Requests that ended in a panic.",
-		}),
+		Panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "apiserver_request_panics_total", Help: "Requests that ended in a panic."}),
 		Rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_flowcontrol_rejected_requests_total",
 			Help: "Requests that got no seat, by level, FlowSchema and reason.",
@@ -81,9 +95,10 @@ func New(inFlight map[string]func() int) *Metrics {
 		resources: map[Resource]bool{},
 		watches:   map[Resource]int{},
 	}
-	m.Registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.Panics, m.Rejected, m.refused)
+	m.Registry.MustRegister(m.requests, m.duration, m.sli, m.terminated, m.longRunning, m.events, m.Panics, m.Rejected, m.refused)
 	// A rate sees the first refusal only if the count was 0 before.
 	m.refused.WithLabelValues("requests")
+	m.terminated.WithLabelValues("GET", "", "", "429", "", "", "")
 	for _, reason := range []error{fair.ErrFull, fair.ErrTimeout} {
 		m.Rejected.WithLabelValues(flowcontrol.DefaultLevel, "", reason.Error())
 	}
@@ -128,6 +143,8 @@ func (m *Metrics) makeRoomLocked(l Resource) {
 func (m *Metrics) beginAnewLocked() {
 	m.requests.Reset()
 	m.duration.Reset()
+	m.sli.Reset()
+	m.terminated.Reset()
 	for l := range m.resources {
 		if m.watches[l] == 0 {
 			m.events.DeleteLabelValues(l.Group, l.Version, l.Resource)
@@ -143,13 +160,28 @@ func (m *Metrics) setWatchesLocked(l Resource) {
 
 // Answer is what is counted of a request.
 type Answer struct {
-	Verb, Method string // Verb is "" outside of resources
-	Endpoint     *registry.Endpoint
-	Subresource  string
-	Foreign      schema.GroupVersion // that another server has; zero if this one answers
-	Code         int                 // 0 if nothing was written
-	Refused      string              // the name of the bound that the request met; "" for none
-	Took         time.Duration
+	Verb, Method    string // Verb is "" outside of resources
+	Endpoint        *registry.Endpoint
+	registry.Target // that its path names
+	DryRun          bool
+	Foreign         schema.GroupVersion // that another server has; zero if this one answers
+	Code            int                 // 0 if nothing was written
+	Refused         string              // the name of the bound that the request met; "" for none
+	Took            time.Duration
+	Waited          time.Duration // of that for seats and webhooks
+}
+
+// scope is kube-apiserver's word for how much a request is about.
+func (a Answer) scope() string {
+	switch {
+	case a.Endpoint == nil:
+		return ""
+	case a.Name != "" || a.Verb == "POST":
+		return "resource"
+	case a.Namespace != "":
+		return "namespace"
+	}
+	return "cluster"
 }
 
 // Observe counts a request that has been answered.
@@ -166,9 +198,17 @@ func (m *Metrics) Observe(a Answer) {
 	if a.Refused != "" {
 		m.refused.WithLabelValues(a.Refused).Inc()
 	}
-	m.requests.WithLabelValues(verb, a.Subresource, strconv.Itoa(code), l.Group, l.Version, l.Resource).Inc()
+	dryRun, scope, status := "", a.scope(), strconv.Itoa(code)
+	if a.DryRun {
+		dryRun = metav1.DryRunAll
+	}
+	m.requests.WithLabelValues(verb, dryRun, a.Subresource, scope, l.Group, l.Version, l.Resource, status).Inc()
+	if a.Refused != "" {
+		m.terminated.WithLabelValues(verb, a.Subresource, scope, status, l.Group, l.Version, l.Resource).Inc()
+	}
 	if verb != "WATCH" {
-		m.duration.WithLabelValues(verb, a.Subresource, l.Group, l.Version, l.Resource).Observe(a.Took.Seconds())
+		m.duration.WithLabelValues(verb, dryRun, a.Subresource, scope, l.Group, l.Version, l.Resource).Observe(a.Took.Seconds())
+		m.sli.WithLabelValues(verb, dryRun, a.Subresource, scope, l.Group, l.Version, l.Resource).Observe(max(0, a.Took-a.Waited).Seconds())
 	}
 }
 
@@ -239,9 +279,17 @@ func Verb(verb, method string) string {
 // objects counts stored objects. The series are those of the resources there are.
 type objects struct{ registry *registry.Registry }
 
-var storedObjects = prometheus.NewDesc("apiserver_storage_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)
+// storedObjects are the names that kube-apiserver had for it until 1.33, and has since.
+var storedObjects = [...]*prometheus.Desc{
+	prometheus.NewDesc("apiserver_storage_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil),
+	prometheus.NewDesc("apiserver_resource_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil),
+}
 
-func (o objects) Describe(descs chan<- *prometheus.Desc) { descs <- storedObjects }
+func (o objects) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range storedObjects {
+		descs <- d
+	}
+}
 
 func (o objects) Collect(metrics chan<- prometheus.Metric) {
 	left := maxResources
@@ -249,6 +297,8 @@ func (o objects) Collect(metrics chan<- prometheus.Metric) {
 		if left--; left < 0 {
 			return
 		}
-		metrics <- prometheus.MustNewConstMetric(storedObjects, prometheus.GaugeValue, float64(n), r.Group, r.Resource)
+		for _, d := range storedObjects {
+			metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), r.Group, r.Resource)
+		}
 	}
 }
