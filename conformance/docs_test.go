@@ -34,6 +34,8 @@ var blocks = []struct {
 	{page: "wire", begins: "curl -fG", server: widgetsServer, want: `"size": 4`},
 	{page: "client", begins: "export GOCACHE", not: "it builds the standard library anew"},
 	{page: "client", begins: "make build peer", not: "it builds kube-apiserver, and measures for minutes"},
+	{page: "monitor", begins: "apiserver-lite --data-dir data", want: "CLIENT"},
+	{page: "monitor", begins: "apiserver-lite --ephemeral --profiling", want: "go tool pprof"},
 	{page: "operations", begins: "apiserver-lite snapshot", server: "apiserver-lite --data-dir data", want: "restored backup.db into restored: "},
 	{page: "operations", begins: "apiserver-lite --data-dir data", want: "listening on"},
 	{page: "operations", begins: "apiserver-lite export", server: "apiserver-lite --console=false\ncurl -sfo /dev/null -d '{\"metadata\":{\"name\":\"a\"}}' -H 'Content-Type: application/json' http://127.0.0.1:8080/api/v1/namespaces/default/configmaps\nexport APISERVER_LITE_SERVER=http://127.0.0.1:8080\n", want: "imported 1 object: 0 created, 0 changed, 1 unchanged"},

@@ -1,4 +1,4 @@
-// Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply, diff, delete, rewrite and member.
+// Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply, diff, delete, rewrite, top and member.
 // Package client does the work.
 //
 // A command is a value: it has its flags, refuses what it can't use before anything is asked of a server, and runs. What it
@@ -48,6 +48,8 @@ var words = []word{
 	{"rewrite [RESOURCE...]", "Have the server store anew what it would store in another way now",
 		"Has the server store objects anew that it would store in another way now: under a newer key, or in another version. Without RESOURCE\nit's all kinds. An interrupted one goes on when it's run again.",
 		func() command { return &rewriteCommand{} }},
+	{"top", "Show what the server does", "Shows each second how many writes and events there are, the watchers, how far they're behind, the server's memory, and the five clients\nwhose watches are sent most. It needs the right to get /metrics, /apiserver-lite/v1/traffic and /debug/watchers.",
+		func() command { return &topCommand{} }},
 }
 
 // Commands returns the commands of a process.

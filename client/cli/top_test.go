@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/client"
+)
+
+// TestBusiest: five clients are shown, those first whose watches were sent something since the last look, and their names can't move a
+// terminal's cursor.
+func TestBusiest(t *testing.T) {
+	c := &topCommand{}
+	var watchers []client.Watcher
+	for i := range 7 {
+		watchers = append(watchers, client.Watcher{UserAgent: fmt.Sprintf("agent-%d\x1b[2J", i), BytesSent: int64(i)})
+	}
+	watchers = append(watchers, client.Watcher{UserAgent: "agent-6\x1b[2J", BytesSent: 1, LagSeconds: 2})
+	got := c.busiest(watchers)
+	if len(got) != topClients || got[0].agent != "agent-6[2J" || got[0].watches != 2 || got[0].sent != 7 || got[0].lag != 2 || got[0].news != 0 {
+		t.Errorf("the busiest are %+v", got)
+	}
+	watchers[0].BytesSent = 3
+	if got = c.busiest(watchers); got[0].agent != "agent-0[2J" || got[0].news != 3 {
+		t.Errorf("after agent 0 was sent something, the busiest are %+v", got)
+	}
+}
