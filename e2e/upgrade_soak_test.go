@@ -48,6 +48,28 @@ func TestUpgradeBothWays(t *testing.T) {
 	}
 }
 
+// TestDowngradeOfEncrypted: an older program, which knows no encryption at rest, refuses a directory that was encrypted, by name, and changes nothing.
+func TestDowngradeOfEncrypted(t *testing.T) {
+	program, _ := old(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	keys := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(keys, []byte(`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [{"resources": ["secrets"], "providers": [
+{"secretbox": {"keys": [{"name": "k", "secret": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}]}}, {"identity": {}}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	encrypted := []string{"--data-dir", dir, "--encryption-provider-config", keys}
+	p := launch(t, run{args: encrypted}).ready()
+	k := p.fill()
+	p.stop()
+	p = launch(t, run{program: program, args: []string{"--data-dir", dir}})
+	if code := p.wait(patience); code != 1 || !strings.Contains(p.stderr.String(), "has layout 2, made by a newer version") {
+		t.Errorf("the older program ended with %d: %s", code, p.stderr)
+	}
+	p = launch(t, run{args: encrypted}).ready()
+	p.has(k)
+	p.stop()
+}
+
 // pack writes a fixture. The files that etcd has allocated ahead are left out: it makes them when they're missing.
 func pack(t *testing.T, dir string, k kept, file string) {
 	t.Helper()

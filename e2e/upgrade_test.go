@@ -155,3 +155,25 @@ func unpackFixture(t *testing.T, from io.Reader, dir string) {
 		}
 	}
 }
+
+// TestEncryptedDirectoryIsMarked: a directory that was served with encryption says so to programs that know none, by a layout that they refuse, and goes on being
+// served by this one.
+func TestEncryptedDirectoryIsMarked(t *testing.T) {
+	t.Parallel()
+	dir, keys := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "keys.json")
+	const identity = `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"EncryptionConfiguration","resources":[{"resources":["secrets"],"providers":[{"identity":{}}]}]}`
+	if err := os.WriteFile(keys, []byte(identity), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		more   []string
+		layout string
+	}{{nil, `"layout":1`}, {[]string{"--encryption-provider-config", keys}, `"layout":2`}, {nil, `"layout":2`}} {
+		p := start(t, append([]string{"--data-dir", dir}, step.more...)...)
+		p.do(http.StatusOK, "GET", "/api/v1/namespaces", "")
+		p.stop()
+		if marker, err := os.ReadFile(filepath.Join(dir, "apiserver-lite.json")); err != nil || !strings.Contains(string(marker), step.layout) {
+			t.Errorf("after %q the marker is %s, want %s (%v)", step.more, marker, step.layout, err)
+		}
+	}
+}

@@ -29,6 +29,8 @@ const (
 	// layoutVersion says how a directory is laid out. Raise it when an older program must not open what a
 	// newer one wrote.
 	layoutVersion = 1
+	// layoutEncrypted is that of a directory whose values may be encrypted: a program that knows no encryption must not take them for objects.
+	layoutEncrypted = 2
 	// ephemeralPrefix begins the name of each ephemeral directory.
 	ephemeralPrefix = "apiserver-lite-ephemeral-"
 )
@@ -37,6 +39,7 @@ const (
 type dataDir struct {
 	path      string
 	id        string
+	layout    int // as the marker says
 	ephemeral bool
 	lock      *os.File    // the marker, open and locked
 	spent     atomic.Bool // the spare was removed, and hasn't been made again
@@ -205,24 +208,36 @@ func (d *dataDir) readMarker() error {
 	}
 	var m storage.Marker
 	if err := json.Unmarshal(b, &m); err == nil && m.Layout > 0 && m.ID != "" {
-		d.id = m.ID
-		return m.Known(layoutVersion)
+		d.id, d.layout = m.ID, m.Layout
+		return m.Known(layoutEncrypted)
 	}
 	if exists(d.files().Member()) {
 		return fmt.Errorf("has data, but %s is damaged: restore the directory from a backup, or move it away to start empty", markerName)
 	}
-	m = storage.Marker{Layout: layoutVersion, ID: rand.Text()}
 	if err := d.lock.Truncate(0); err != nil {
 		return fmt.Errorf("can't be written: %w", err)
 	}
+	if err := d.writeMarker(storage.Marker{Layout: layoutVersion, ID: rand.Text()}); err != nil || d.ephemeral {
+		return err
+	}
+	return errors.Join(d.lock.Sync(), check.SyncDir(d.path), check.SyncDir(filepath.Dir(d.path)))
+}
+
+// writeMarker writes the marker in its place, because the lock is on that file. Between two layouts of one digit it changes a single byte.
+func (d *dataDir) writeMarker(m storage.Marker) error {
 	if _, err := d.lock.WriteAt(append(m.Bytes(), '\n'), 0); err != nil {
 		return fmt.Errorf("can't be written: %w", err)
 	}
-	d.id = m.ID
-	if d.ephemeral {
+	d.id, d.layout = m.ID, m.Layout
+	return nil
+}
+
+// raise gives the directory a layout that older programs refuse, unless it has that. It stays so.
+func (d *dataDir) raise(layout int) error {
+	if d.layout >= layout {
 		return nil
 	}
-	return errors.Join(d.lock.Sync(), check.SyncDir(d.path), check.SyncDir(filepath.Dir(d.path)))
+	return errors.Join(d.writeMarker(storage.Marker{Layout: layout, ID: d.id}), d.lock.Sync())
 }
 
 // tighten takes everybody else's access away, as the data may be secret. If it can't, because the directory is a

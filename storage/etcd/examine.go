@@ -50,7 +50,7 @@ func examine(path string) error {
 	if err := json.NewDecoder(marker).Decode(&m); err != nil || m.ID == "" {
 		return fmt.Errorf("has a damaged %s: restore the directory from a backup, or move it away to start empty", markerName)
 	}
-	if err := m.Known(layoutVersion); err != nil {
+	if err := m.Known(layoutEncrypted); err != nil {
 		return err
 	}
 	if err := (check.Directory{Path: path, Used: exists(d.file(historyName)), Marker: d.file(markerName)}).Sound(); err != nil {

@@ -27,6 +27,8 @@ type Options struct {
 	// Bulk lets one request write as much as BulkBytes, of any number of keys. It takes Ephemeral: for others, space is
 	// allocated before a write, and for less than that.
 	Bulk bool
+	// Encrypted says that values may be encrypted before they come here. Then programs that know no encryption refuse the directory from now on.
+	Encrypted bool
 	// History is how long changes are kept for watches that resume. Time in which no server runs on the
 	// directory doesn't count. Defaults to 1h.
 	History time.Duration

@@ -103,7 +103,11 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 			close(s.failed)
 		})
 	}
-	if err := s.start(ctx, o); err != nil {
+	err = s.start(ctx, o)
+	if err == nil && o.Encrypted {
+		err = d.raise(layoutEncrypted)
+	}
+	if err != nil {
 		_ = s.Close() // the first error is the one that says why
 		return nil, err
 	}
