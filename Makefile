@@ -211,7 +211,7 @@ soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some t
 .PHONY: upgrade
 upgrade: ## build OLD (the commit of the first fixture) and open what it leaves with this tree, and the other way round; ARGS=-update makes its directory a fixture of the tests
 	@rm -rf bin/old && mkdir -p bin/old && git archive $(OLD) | tar -x -C bin/old && CGO_ENABLED=0 $(GO) -C bin/old build -trimpath -buildvcs=false -ldflags "-s -w" -o ../apiserver-lite-$(OLD) . && rm -rf bin/old
-	OLD=$(OLD) OLD_PROGRAM=$(abspath bin)/apiserver-lite-$(OLD) $(GO) test -tags soak -count 1 -timeout 0 -run '^Test(UpgradeBothWays|Downgrade.*)$$' -v ./e2e -args $(ARGS)
+	OLD=$(OLD) OLD_PROGRAM=$(abspath bin)/apiserver-lite-$(OLD) $(GO) test -tags soak -count 1 -timeout 0 -run '^Test(Upgrade(BothWays|OfMembers)|Downgrade.*)$$' -v ./e2e -args $(ARGS)
 
 .PHONY: soak-kill
 soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory, without the race detector, so that most kills meet a start

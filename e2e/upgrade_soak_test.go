@@ -7,12 +7,16 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // old is the program of another version, which `make upgrade` builds, and the version's name.
@@ -23,6 +27,29 @@ func old(t *testing.T) (program, name string) {
 		t.Fatal("OLD_PROGRAM and OLD say which program of another version is meant: make upgrade does it")
 	}
 	return program, name
+}
+
+// fill writes objects of several kinds.
+func (p *process) fill() (k kept) {
+	p.t.Helper()
+	p.define()
+	const api = "/api/v1/namespaces"
+	p.do(http.StatusCreated, "POST", api, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"team"}}`)
+	p.do(http.StatusCreated, "POST", api+"/team/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings"},"data":{"a":"1"}}`)
+	p.do(http.StatusCreated, "PATCH", api+"/team/configmaps/applied?fieldManager=me", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"},"data":{"a":"1"}}`, "Content-Type", "application/apply-patch+yaml")
+	p.do(http.StatusCreated, "POST", api+"/team/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"password"},"stringData":{"a":"1"}}`)
+	p.do(http.StatusCreated, "POST", "/apis/coordination.k8s.io/v1/namespaces/team/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"lease"},"spec":{"holderIdentity":"me"}}`)
+	p.do(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`)
+	p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
+	k.From = p.do(http.StatusCreated, "POST", widgets, widget("gone", 1)).object.Metadata.ResourceVersion
+	p.do(http.StatusCreated, "POST", widgets, widget("b", 1))
+	p.do(http.StatusOK, "PATCH", widgets+"/a", `{"spec":{"size":2}}`, "Content-Type", "application/merge-patch+json")
+	p.do(http.StatusOK, "DELETE", widgets+"/gone", "")
+	k.Objects = map[string]string{}
+	for _, path := range upgradePaths {
+		k.Objects[path] = p.do(http.StatusOK, "GET", path, "").body
+	}
+	return k
 }
 
 // TestUpgradeBothWays: what one version leaves the other one opens, in turn, and what this version alone can read is refused by name or read as it was. With
@@ -68,6 +95,54 @@ func TestDowngradeOfEncrypted(t *testing.T) {
 	p = launch(t, run{args: encrypted}).ready()
 	p.has(k)
 	p.stop()
+}
+
+// TestUpgradeOfMembers rolls three members that share a store from the other version to this one, and one of them back: at each step all serve what any of them
+// has acknowledged, and take writes.
+func TestUpgradeOfMembers(t *testing.T) {
+	program, _ := old(t)
+	members := make([]*clusterMember, 3)
+	from := func(m *clusterMember, program string, more ...string) {
+		m.process = launch(t, run{program: program, args: append(m.args(), more...)}).ready()
+	}
+	for i := range members {
+		members[i] = &clusterMember{dir: filepath.Join(t.TempDir(), "data"), address: loopback.Address(t)}
+		var join []string
+		if i > 0 {
+			join = []string{"--join", members[0].address, "--join-token-file", filepath.Join(members[0].dir, "join-token")}
+		}
+		from(members[i], program, join...)
+	}
+	members[0].awaitVoters(3, 0)
+	members[0].define()
+	step := func(name string) {
+		t.Helper()
+		members[0].awaitVoters(3, 0)
+		for i, m := range members {
+			object := fmt.Sprintf("%s-%d", name, i)
+			eventually(t, "it takes a write", func() bool { // a member that has just come may say to try again
+				a, err := m.try("POST", widgets, widget(object, 1))
+				return err == nil && (a.code == http.StatusCreated || a.code == http.StatusConflict)
+			})
+			for _, other := range members {
+				other.do(http.StatusOK, "GET", widgets+"/"+object, "")
+			}
+		}
+	}
+	step("all-old")
+	for i, m := range members {
+		m.stop()
+		from(m, binary())
+		step(fmt.Sprintf("new-%d", i))
+	}
+	members[1].stop()
+	from(members[1], program)
+	step("back")
+	for _, m := range members {
+		if n := len(m.do(http.StatusOK, "GET", widgets, "").object.Items); n != 5*len(members) {
+			t.Errorf("a member has %d widgets, want %d", n, 5*len(members))
+		}
+	}
 }
 
 // pack writes a fixture. The files that etcd has allocated ahead are left out: it makes them when they're missing.

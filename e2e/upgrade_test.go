@@ -31,29 +31,6 @@ var upgradePaths = []string{
 	"/apis/coordination.k8s.io/v1/namespaces/team/leases/lease", "/api/v1/namespaces/team", "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader",
 }
 
-// fill writes objects of several kinds.
-func (p *process) fill() (k kept) {
-	p.t.Helper()
-	p.define()
-	const api = "/api/v1/namespaces"
-	p.do(http.StatusCreated, "POST", api, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"team"}}`)
-	p.do(http.StatusCreated, "POST", api+"/team/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings"},"data":{"a":"1"}}`)
-	p.do(http.StatusCreated, "PATCH", api+"/team/configmaps/applied?fieldManager=me", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"},"data":{"a":"1"}}`, "Content-Type", "application/apply-patch+yaml")
-	p.do(http.StatusCreated, "POST", api+"/team/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"password"},"stringData":{"a":"1"}}`)
-	p.do(http.StatusCreated, "POST", "/apis/coordination.k8s.io/v1/namespaces/team/leases", `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"lease"},"spec":{"holderIdentity":"me"}}`)
-	p.do(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`)
-	p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
-	k.From = p.do(http.StatusCreated, "POST", widgets, widget("gone", 1)).object.Metadata.ResourceVersion
-	p.do(http.StatusCreated, "POST", widgets, widget("b", 1))
-	p.do(http.StatusOK, "PATCH", widgets+"/a", `{"spec":{"size":2}}`, "Content-Type", "application/merge-patch+json")
-	p.do(http.StatusOK, "DELETE", widgets+"/gone", "")
-	k.Objects = map[string]string{}
-	for _, path := range upgradePaths {
-		k.Objects[path] = p.do(http.StatusOK, "GET", path, "").body
-	}
-	return k
-}
-
 // has checks that a server has what another one kept, to the last field, that a watch goes on from a version of then, and that it can be written.
 func (p *process) has(k kept) {
 	p.t.Helper()
