@@ -192,6 +192,17 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// TestHelpHasAll: help shows each command, and each has something to say about itself.
+func TestHelpHasAll(t *testing.T) {
+	var stdout bytes.Buffer
+	process{cli.Process{Getenv: noEnv, Out: &stdout, Err: io.Discard}, 0}.run([]string{"help"})
+	for _, cmd := range tree(t).Commands() {
+		if line := fmt.Sprintf("\n  %-12s%s\n", cmd.Name(), cmd.Short); !cmd.Hidden && (!strings.Contains(stdout.String(), line) || cmd.Short == "") {
+			t.Errorf("help doesn't have %q: give it a place in the groups of package commands", line)
+		}
+	}
+}
+
 // TestManual: there is a man page for each command that help has, with its flags.
 func TestManual(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")

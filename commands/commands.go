@@ -39,7 +39,7 @@ var groups = []struct {
 }{
 	{"Serve", []string{"serve", "envtest"}},
 	{"Objects of a server", []string{"get", "watch", "apply", "diff", "delete", "export", "import"}},
-	{"Operate", []string{"snapshot", "rewrite", "member", "migrate"}},
+	{"Operate", []string{"top", "snapshot", "rewrite", "member", "migrate"}},
 	{"This command line", []string{"completion", "help"}},
 }
 
