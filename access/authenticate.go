@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -28,9 +29,10 @@ type Authenticator struct {
 	admin      func(token string) bool
 	accounts   *Accounts
 	configured atomic.Pointer[configured]
-	on         bool // users are told apart
+	webhook    *tokenWebhook // nil: nobody else is asked about tokens
+	on         bool          // users are told apart
 
-	reading sync.WaitGroup // the goroutine that reads the file of --authentication-config again
+	reading sync.WaitGroup // the goroutines that read files again
 	stop    context.CancelFunc
 }
 
@@ -63,15 +65,22 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if a.accounts, err = newAccounts(o, w.Log); err != nil {
 		return nil, err
 	}
-	f := &follower{options: o, own: a.accounts.issuers, log: w.Log}
+	if a.webhook, err = newTokenWebhook(o.AuthenticationWebhook, a.accounts.audiences, w.Log); err != nil {
+		return nil, err
+	}
+	f := newFollower(o, a.accounts.issuers, w.Log)
 	now, err := f.read(ctx)
 	if err != nil {
+		a.webhook.close()
 		return nil, err
 	}
 	a.configured.Store(now)
-	if o.AuthenticationConfigFile != "" {
-		ctx, a.stop = context.WithCancel(ctx)
+	ctx, a.stop = context.WithCancel(ctx)
+	if f.file != "" {
 		a.reading.Go(func() { f.follow(ctx, &a.configured) })
+	}
+	if a.webhook != nil {
+		a.reading.Go(func() { a.webhook.run(ctx) })
 	}
 	return a, nil
 }
@@ -90,7 +99,8 @@ func (a *Authenticator) Attach(home Home) (*Accounts, error) {
 
 // anonymous returns which paths need no credential.
 func anonymous(o Options, config *apiserver.AuthenticationConfiguration, log *slog.Logger) (func(path string) bool, error) {
-	allowed := o.RBAC()
+	decided := !o.open() && !slices.Contains(o.modes(), alwaysAllow) // as kube-apiserver
+	allowed := decided
 	var paths []string
 	if config != nil && config.Anonymous != nil {
 		if o.AnonymousAuth != nil {
@@ -103,8 +113,8 @@ func anonymous(o Options, config *apiserver.AuthenticationConfiguration, log *sl
 	} else if o.AnonymousAuth != nil {
 		allowed = *o.AnonymousAuth
 	}
-	if allowed && !o.RBAC() {
-		log.Warn("requests without a credential are refused nevertheless: without --authorization-mode=RBAC they might do everything")
+	if allowed && !decided {
+		log.Warn("requests without a credential are refused nevertheless: with --authorization-mode=AlwaysAllow they might do everything")
 		allowed = false
 	}
 	return func(path string) bool { return allowed && (len(paths) == 0 || slices.Contains(paths, path)) }, nil
@@ -116,6 +126,7 @@ func (a *Authenticator) Close() {
 		a.stop()
 		a.reading.Wait()
 		a.configured.Load().issuers.close()
+		a.webhook.close()
 	}
 }
 
@@ -162,7 +173,7 @@ func (c Credential) Key() CredentialKey {
 }
 
 // Still returns an error if a credential doesn't count any more: because it has expired, what it's bound to is gone, or nobody
-// believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's; where the store can't tell,
+// believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's; where the store or a webhook can't tell,
 // it's a Status.
 func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
 	switch c.kind {
@@ -172,6 +183,9 @@ func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
 		_, err = a.clients.verify(c.shown)
 	case bearer:
 		_, _, err = a.token(ctx, c.token, a.accounts.audiences)
+		if unasked := (unasked{}); errors.As(err, &unasked) {
+			return apierrors.NewServiceUnavailable(err.Error())
+		}
 	}
 	return err
 }
@@ -205,8 +219,27 @@ func (a *Authenticator) Authenticate(r *http.Request, token string) (user.Info, 
 	return nil, Credential{}, ErrNoCredential
 }
 
-// token tells whose a bearer token is, and for which of the audiences. Tokens that name no audience are for the server's.
+// token tells whose a bearer token is, and for which of the audiences. A webhook, if there is one, is asked about tokens that aren't believed here.
 func (a *Authenticator) token(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
+	u, audiences, err := a.tokenHere(ctx, token, wanted)
+	var unknown *apierrors.StatusError
+	if err == nil || a.webhook == nil || len(token) > maxToken || errors.As(err, &unknown) {
+		return u, audiences, err
+	}
+	u, audiences, asked := a.webhook.authenticate(ctx, token, wanted)
+	switch {
+	case asked == nil:
+		return u, audiences, nil
+	case errors.Is(asked, errUnknownToken):
+		return nil, nil, err
+	case errors.Is(err, errUnknownToken):
+		return nil, nil, asked
+	}
+	return nil, nil, errors.Join(err, asked)
+}
+
+// tokenHere is token without a webhook. Tokens that name no audience are for the server's.
+func (a *Authenticator) tokenHere(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
 	if len(token) > maxToken {
 		return nil, nil, errUnknownToken
 	}

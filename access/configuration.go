@@ -64,25 +64,25 @@ type issuers struct {
 	stop       context.CancelFunc
 }
 
-// newIssuers begins to ask the issuers of a configuration for their keys. Until one has answered, its tokens are believed
+// newIssuers begins to ask the issuers of a configuration for their keys, whose signatures are believed with these algorithms. Until one has answered, its tokens are believed
 // to nobody. Each has a goroutine until it has answered, or close.
-func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, disallowed []string) (*issuers, error) {
+func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, algorithms, disallowed []string) (*issuers, error) {
 	ctx, stop := context.WithCancel(ctx)
 	s := &issuers{stop: stop}
 	for i, j := range c.JWT {
 		transport, err := issuerTransport(j.Issuer.CertificateAuthority)
 		if err != nil {
 			s.close()
-			return nil, fmt.Errorf("--authentication-config: jwt[%d].issuer.certificateAuthority: %w", i, err)
+			return nil, fmt.Errorf("jwt[%d].issuer.certificateAuthority: %w", i, err)
 		}
 		s.transports = append(s.transports, transport)
 		a, err := oidc.New(ctx, oidc.Options{
-			JWTAuthenticator: j, SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(), DisallowedIssuers: disallowed,
+			JWTAuthenticator: j, SupportedSigningAlgs: algorithms, DisallowedIssuers: disallowed,
 			Client: &http.Client{Transport: transport, Timeout: issuerTimeout},
 		})
 		if err != nil {
 			s.close()
-			return nil, fmt.Errorf("--authentication-config: jwt[%d]: %w", i, err)
+			return nil, fmt.Errorf("jwt[%d]: %w", i, err)
 		}
 		s.all = append(s.all, a)
 	}

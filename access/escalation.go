@@ -41,20 +41,20 @@ func (a *RBAC) MayGrant(ctx context.Context, obj, old registry.Typed) error {
 	}
 	switch o := obj.(type) {
 	case *rbacv1.Role:
-		return a.mayWriteRole(u, roleWrite{"roles", o.Namespace, o.Name, o.Rules})
+		return a.mayWriteRole(ctx, u, roleWrite{"roles", o.Namespace, o.Name, o.Rules})
 	case *rbacv1.ClusterRole:
 		before, _ := old.(*rbacv1.ClusterRole)
-		if err := a.mayWriteRole(u, roleWrite{"clusterroles", "", o.Name, o.Rules}); err != nil {
+		if err := a.mayWriteRole(ctx, u, roleWrite{"clusterroles", "", o.Name, o.Rules}); err != nil {
 			return err
 		}
 		if o.AggregationRule == nil && (before == nil || before.AggregationRule == nil) {
 			return nil
 		}
-		return a.mayAggregate(u, o.Name)
+		return a.mayAggregate(ctx, u, o.Name)
 	case *rbacv1.RoleBinding:
-		return a.mayBind(u, bindingWrite{"rolebindings", o.Namespace, o.Name, &o.RoleRef})
+		return a.mayBind(ctx, u, bindingWrite{"rolebindings", o.Namespace, o.Name, &o.RoleRef})
 	case *rbacv1.ClusterRoleBinding:
-		return a.mayBind(u, bindingWrite{"clusterrolebindings", "", o.Name, &o.RoleRef})
+		return a.mayBind(ctx, u, bindingWrite{"clusterrolebindings", "", o.Name, &o.RoleRef})
 	}
 	return fmt.Errorf("%T is no role and no binding", obj)
 }
@@ -75,16 +75,16 @@ type roleWrite struct {
 	rules                     []rbacv1.PolicyRule
 }
 
-func (a *RBAC) mayWriteRole(u user.Info, w roleWrite) error {
-	if a.may(u, "escalate", w.resource, w.namespace, w.name) {
+func (a *RBAC) mayWriteRole(ctx context.Context, u user.Info, w roleWrite) error {
+	if a.may(ctx, u, "escalate", w.resource, w.namespace, w.name) {
 		return nil
 	}
 	return a.holds(u, w.namespace, w.rules, forbidden(w.resource, w.name))
 }
 
 // mayAggregate asks for everything, because whoever writes other roles decides what this one will allow.
-func (a *RBAC) mayAggregate(u user.Info, name string) error {
-	if a.may(u, "escalate", "clusterroles", "", name) {
+func (a *RBAC) mayAggregate(ctx context.Context, u user.Info, name string) error {
+	if a.may(ctx, u, "escalate", "clusterroles", "", name) {
 		return nil
 	}
 	refuse := forbidden("clusterroles", name)
@@ -99,12 +99,12 @@ type bindingWrite struct {
 	ref                       *rbacv1.RoleRef
 }
 
-func (a *RBAC) mayBind(u user.Info, w bindingWrite) error {
+func (a *RBAC) mayBind(ctx context.Context, u user.Info, w bindingWrite) error {
 	resource := "clusterroles"
 	if w.ref.Kind == "Role" {
 		resource = "roles"
 	}
-	if a.may(u, "bind", resource, w.namespace, w.ref.Name) {
+	if a.may(ctx, u, "bind", resource, w.namespace, w.ref.Name) {
 		return nil
 	}
 	role, absent := a.index().role(w.ref, w.namespace)
@@ -125,11 +125,10 @@ func forbidden(resource, name string) func(why error) error {
 }
 
 // may tells whether a user may use a verb on a role.
-func (a *RBAC) may(u user.Info, verb, resource, namespace, name string) bool {
-	allowed, _ := a.Decide(&authorizer.AttributesRecord{
+func (a *RBAC) may(ctx context.Context, u user.Info, verb, resource, namespace, name string) bool {
+	return a.all.Allows(ctx, &authorizer.AttributesRecord{
 		User: u, Verb: verb, APIGroup: rbacv1.GroupName, APIVersion: "*", Resource: resource, Namespace: namespace, Name: name, ResourceRequest: true,
 	})
-	return allowed
 }
 
 // holds refuses unless a user has all that rules allow, where they would count.

@@ -21,43 +21,68 @@ const (
 	issuersPoll = 100 * time.Millisecond
 )
 
-// configured is what a file of --authentication-config says; without one, what the flags say.
+// configured is what a file of --authentication-config says; without one, what the flags say, and --oidc-ca-file.
 type configured struct {
 	anonymous func(path string) bool // which paths need no credential
 	issuers   *issuers               // nil: there are none
 }
 
-// follower reads a file of --authentication-config, and again when it changes.
+// follower reads a file of --authentication-config or --oidc-ca-file, and again when it changes.
 type follower struct {
 	options Options
+	flag    string   // of the file
+	file    string   // "": there is none
 	own     []string // our own issuers, which the file may not name
 	log     *slog.Logger
 
 	text []byte // that was read last and is in effect, or was refused
 }
 
+// newFollower returns a follower of the file that the options name, if they name one. own are our own issuers.
+func newFollower(o Options, own []string, log *slog.Logger) *follower {
+	f := &follower{options: o, flag: "--authentication-config", file: o.AuthenticationConfigFile, own: own, log: log}
+	if o.OIDC.on() {
+		f.flag, f.file = "--oidc-ca-file", o.OIDC.CAFile
+	}
+	return f
+}
+
 // read returns what the file says. Its issuers needn't have answered.
 func (f *follower) read(ctx context.Context) (*configured, error) {
-	var config *apiserver.AuthenticationConfiguration
-	if file := f.options.AuthenticationConfigFile; file != "" {
-		text, err := os.ReadFile(file)
+	if f.file != "" {
+		text, err := os.ReadFile(f.file)
 		if err != nil {
-			return nil, fmt.Errorf("--authentication-config: %w", err)
+			return nil, fmt.Errorf("%s: %w", f.flag, err)
 		}
 		f.text = text
-		if config, err = parseConfiguration(text, f.own); err != nil {
-			return nil, fmt.Errorf("--authentication-config: %s: %w", file, err)
-		}
+	}
+	config, where, err := f.configuration()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	c := &configured{}
-	var err error
 	if c.anonymous, err = anonymous(f.options, config, f.log); err != nil {
 		return nil, err
 	}
 	if config != nil && len(config.JWT) > 0 {
-		c.issuers, err = newIssuers(ctx, config, f.own)
+		if c.issuers, err = newIssuers(ctx, config, f.options.OIDC.algorithms(), f.own); err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
+		}
 	}
-	return c, err
+	return c, nil
+}
+
+// configuration returns what the file and the flags say, nil for nothing, and where they say it.
+func (f *follower) configuration() (config *apiserver.AuthenticationConfiguration, where string, err error) {
+	switch {
+	case f.options.OIDC.on():
+		config, err = f.options.OIDC.configuration(string(f.text), f.own)
+		return config, "the flags --oidc-*", err
+	case f.file != "":
+		config, err = parseConfiguration(f.text, f.own)
+		return config, f.flag + ": " + f.file, err
+	}
+	return nil, "", nil
 }
 
 // follow has what the file says take effect when it changes, until ctx ends. What can't be used is logged, and changes nothing.
@@ -77,19 +102,19 @@ func (f *follower) follow(ctx context.Context, current *atomic.Pointer[configure
 		switch {
 		case err != nil && ctx.Err() == nil && err.Error() != told:
 			told = err.Error()
-			f.log.Error("the file of --authentication-config can't be used; what it said before stays in effect", "error", err)
+			f.log.Error("the file of "+f.flag+" can't be used; what it said before stays in effect", "error", err)
 		case next != nil:
 			before := current.Swap(next)
 			told = ""
 			replaced.Go(func() { before.closeLater(ctx) })
-			f.log.Info("the file of --authentication-config has changed, and is in effect", "file", f.options.AuthenticationConfigFile)
+			f.log.Info("the file of "+f.flag+" has changed, and is in effect", "file", f.file)
 		}
 	}
 }
 
 // changed returns what the file says, when its issuers have answered; nil if it hasn't changed.
 func (f *follower) changed(ctx context.Context) (*configured, error) {
-	text, err := os.ReadFile(f.options.AuthenticationConfigFile)
+	text, err := os.ReadFile(f.file)
 	if err != nil || bytes.Equal(text, f.text) {
 		return nil, err
 	}

@@ -42,9 +42,6 @@ func cannot(a authorizer.Attributes) string {
 	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", name, a.GetVerb(), resource, a.GetAPIGroup(), where)
 }
 
-// Ask returns nil for what a user may do, and Forbidden for what he mayn't.
-func (a *RBAC) Ask(ctx context.Context, asks authorizer.Attributes) error { return ask(ctx, a, asks) }
-
 // ask returns nil for what the rules allow, and Forbidden for what they don't, with the reason or what kept it from being decided.
 func ask(ctx context.Context, rules authorizer.UnconditionalAuthorizer, asks authorizer.Attributes) error {
 	decision, reason, err := rules.Authorize(ctx, asks)

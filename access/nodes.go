@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,33 @@ var (
 	slicesPrefix      = storage.PrefixOf("resource.k8s.io", "resourceslices")
 	podCertsPrefix    = storage.PrefixOf("certificates.k8s.io", "podcertificaterequests")
 )
+
+// Authorize is allows for who wants an authorizer.Authorizer. The error is always nil.
+func (n *nodeAuthorizer) Authorize(_ context.Context, asks authorizer.Attributes) (authorizer.Decision, string, error) {
+	allowed, reason := n.allows(asks)
+	if !allowed {
+		return authorizer.DecisionNoOpinion, reason, nil
+	}
+	return authorizer.DecisionAllow, reason, nil
+}
+
+// ConditionsAwareAuthorize is Authorize: nothing has conditions.
+func (n *nodeAuthorizer) ConditionsAwareAuthorize(ctx context.Context, asks authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(n.Authorize(ctx, asks))
+}
+
+// EvaluateConditions refuses: there are none.
+func (n *nodeAuthorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
+}
+
+// RulesFor says of a node that its rights can't be told, and nothing of others.
+func (n *nodeAuthorizer) RulesFor(_ context.Context, u user.Info, _ string) (_ []authorizer.ResourceRuleInfo, _ []authorizer.NonResourceRuleInfo, incomplete bool, err error) {
+	if _, isNode := NodeOf(u); isNode {
+		return nil, nil, true, errNodeRules
+	}
+	return nil, nil, false, nil
+}
 
 // allows decides about a request of a node's user. The reason is why it isn't allowed; it may be "". A user who is no node isn't
 // allowed anything.

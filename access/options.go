@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Options say who is let in and what they may do. They are kube-apiserver's flags, and mean the same here. With the zero
@@ -28,6 +29,12 @@ type Options struct {
 	// Web Tokens (OIDC), and for which paths a request needs no credential. It's read
 	// again when it changes; what can't be used is logged, and what it said before stays in effect.
 	AuthenticationConfigFile string
+
+	// OIDC is an issuer without such a file.
+	OIDC OIDC
+
+	// AuthenticationWebhook is asked about tokens that nobody here knows.
+	AuthenticationWebhook AuthenticationWebhook
 
 	// AnonymousAuth lets requests without a credential in, as system:anonymous. Defaults to true with RBAC. Without RBAC
 	// it's always false once one of the other options asks for credentials, because everything would be open.
@@ -58,8 +65,33 @@ type Options struct {
 
 	RequestHeader RequestHeader
 
-	// AuthorizationMode is AlwaysAllow, RBAC, or "Node,RBAC": with Node, nodes may do what kubelets need. Defaults to AlwaysAllow.
+	// AuthorizationMode has who decides what users may do, in their order, with commas between them: AlwaysAllow, AlwaysDeny, Node, with which nodes
+	// may do what kubelets need, RBAC and Webhook. Defaults to AlwaysAllow.
 	AuthorizationMode string
+
+	// AuthorizationWebhook is whom the mode Webhook asks.
+	AuthorizationWebhook AuthorizationWebhook
+
+	// AuthorizationConfigFile is a file with an AuthorizationConfiguration of apiserver.config.k8s.io, instead of AuthorizationMode and
+	// AuthorizationWebhook. It's read again when it changes, also the kubeconfigs that it names; what can't be used is logged, and what it said
+	// before stays in effect.
+	AuthorizationConfigFile string
+}
+
+// AuthorizationWebhook is a server that is asked by SubjectAccessReviews what users may do.
+type AuthorizationWebhook struct {
+	// ConfigFile is a kubeconfig that says where it is. It's read again when it changes.
+	ConfigFile string
+	// Version is that of the SubjectAccessReviews, v1 or v1beta1. Defaults to v1beta1, as kube-apiserver.
+	Version string
+	// AuthorizedTTL and UnauthorizedTTL are how long answers are kept that allow, and others. Default to 5 minutes and 30 seconds by the flags. Zero
+	// keeps none.
+	AuthorizedTTL, UnauthorizedTTL time.Duration
+}
+
+func (w AuthorizationWebhook) withDefaults() AuthorizationWebhook {
+	w.Version = cmp.Or(w.Version, defaultReviewVersion)
+	return w
 }
 
 // RequestHeader says which proxies are believed when they say in headers whom a request comes from.
@@ -74,11 +106,13 @@ type RequestHeader struct {
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes []string
 }
 
-// What AuthorizationMode may be, alone or beside Node.
+// What AuthorizationMode may have.
 const (
 	alwaysAllow = "AlwaysAllow"
+	alwaysDeny  = "AlwaysDeny"
 	rbac        = "RBAC"
 	node        = "Node"
+	webhookMode = "Webhook"
 )
 
 // AddFlags adds kube-apiserver's flags for the options.
@@ -101,11 +135,27 @@ func (o *Options) AddFlags(set *pflag.FlagSet) {
 	set.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", nil, "headers with the user's uid (default "+defaultUIDHeader+")")
 	set.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups (default "+defaultGroupHeader+")")
 	set.StringSliceVar(&h.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "what begins headers with more about the user (default "+defaultExtraPrefix+")")
-	set.StringVar(&o.AuthorizationMode, "authorization-mode", "", "what users may do: AlwaysAllow (everything), RBAC, or Node,RBAC, with which nodes may do what kubelets need (default "+alwaysAllow+")")
+	set.StringVar(&o.AuthorizationMode, "authorization-mode", "", "who decides what users may do, in this order: some of AlwaysAllow (everything), AlwaysDeny, Node (what kubelets need), RBAC and Webhook, with commas between them (default "+alwaysAllow+")")
+	o.OIDC.addFlags(set)
+	t := &o.AuthenticationWebhook
+	set.StringVar(&t.ConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig of the server that is asked about bearer tokens that nobody here knows; read again when it changes")
+	set.StringVar(&t.Version, "authentication-token-webhook-version", defaultReviewVersion, "version of the TokenReviews that it's asked with: v1 or v1beta1")
+	set.DurationVar(&t.CacheTTL, "authentication-token-webhook-cache-ttl", defaultTokenTTL, "how long its answers are kept")
+	w := &o.AuthorizationWebhook
+	set.StringVar(&w.ConfigFile, "authorization-webhook-config-file", "", "kubeconfig of the server that is asked what users may do, with --authorization-mode=Webhook; read again when it changes")
+	set.StringVar(&w.Version, "authorization-webhook-version", defaultReviewVersion, "version of the SubjectAccessReviews that it's asked with: v1 or v1beta1")
+	set.DurationVar(&w.AuthorizedTTL, "authorization-webhook-cache-authorized-ttl", defaultAuthorizedTTL, "how long its answers are kept that allow")
+	set.DurationVar(&w.UnauthorizedTTL, "authorization-webhook-cache-unauthorized-ttl", defaultUnauthorizedTTL, "how long its other answers are kept")
+	set.StringVar(&o.AuthorizationConfigFile, "authorization-config", "", "file with an AuthorizationConfiguration: several authorizers in their order, instead of --authorization-mode; read again when it changes")
 }
 
 // The defaults.
 const (
+	defaultReviewVersion   = "v1beta1" // of reviews that webhooks are asked with
+	defaultAuthorizedTTL   = 5 * time.Minute
+	defaultUnauthorizedTTL = 30 * time.Second
+	defaultTokenTTL        = 2 * time.Minute
+
 	defaultIssuer         = "https://kubernetes.default.svc"
 	defaultUsernameHeader = "X-Remote-User"
 	defaultUIDHeader      = "X-Remote-Uid"
@@ -115,18 +165,12 @@ const (
 
 // On tells whether requests are asked who they come from. Otherwise everyone is system:masters.
 func (o *Options) On() bool {
-	return o.RBAC() || o.NeedsTLS() || o.TokenAuthFile != "" || o.AuthenticationConfigFile != "" ||
+	return !o.open() || o.NeedsTLS() || o.TokenAuthFile != "" || o.AuthenticationConfigFile != "" || o.OIDC.on() || o.AuthenticationWebhook.ConfigFile != "" ||
 		o.AnonymousAuth != nil && !*o.AnonymousAuth
 }
 
 // NeedsTLS tells whether client certificates are asked for.
 func (o *Options) NeedsTLS() bool { return o.ClientCAFile != "" || o.RequestHeader.ClientCAFile != "" }
-
-// RBAC tells whether users may do only what RBAC's rules allow.
-func (o *Options) RBAC() bool { return slices.Contains(o.modes(), rbac) }
-
-// Node tells whether nodes may do what kubelets need, besides what rules allow them.
-func (o *Options) Node() bool { return o.RBAC() && slices.Contains(o.modes(), node) }
 
 func (o *Options) modes() []string {
 	if o.AuthorizationMode == "" {
@@ -138,12 +182,10 @@ func (o *Options) modes() []string {
 // Validate tells the first option that can't work, or that kube-apiserver refuses, by the name of its flag. It reads no file:
 // what a file has is checked when it's read.
 func (o *Options) Validate() error {
-	modes := slices.DeleteFunc(o.modes(), func(mode string) bool { return mode == node && o.RBAC() })
+	if err := o.validateAuthorization(); err != nil {
+		return err
+	}
 	switch {
-	case repeated(o.modes()) != "":
-		return fmt.Errorf("--authorization-mode %q has mode specified more than once", o.modes())
-	case len(modes) > 1 || len(modes) == 1 && modes[0] != alwaysAllow && modes[0] != rbac:
-		return fmt.Errorf("--authorization-mode must be %s or %s: %q", alwaysAllow, rbac, o.AuthorizationMode)
 	case o.ServiceAccountMaxTokenExpiration != 0 && (o.ServiceAccountMaxTokenExpiration < time.Hour || o.ServiceAccountMaxTokenExpiration > time.Duration(maxTokenLife)*time.Second):
 		return fmt.Errorf("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds: %v", o.ServiceAccountMaxTokenExpiration)
 	case len(o.ServiceAccountKeyFiles) > 0 && o.ServiceAccountSigningKeyFile == "":
@@ -151,7 +193,42 @@ func (o *Options) Validate() error {
 	case o.RequestHeader.ClientCAFile == "" && o.RequestHeader.any():
 		return fmt.Errorf("--requestheader-* flags need --requestheader-client-ca-file: anybody can send headers")
 	}
-	return cmp.Or(o.validateIssuers(), o.RequestHeader.validate())
+	if o.AuthenticationWebhook.CacheTTL < 0 {
+		return errors.New("--authentication-token-webhook-cache-ttl must not be negative")
+	}
+	return cmp.Or(o.validateIssuers(), o.OIDC.validate(o.AuthenticationConfigFile), o.RequestHeader.validate())
+}
+
+// validateAuthorization has kube-apiserver's rules for who decides.
+func (o *Options) validateAuthorization() error {
+	w := o.AuthorizationWebhook.withDefaults()
+	if o.AuthorizationConfigFile != "" {
+		if o.AuthorizationMode != "" || w.ConfigFile != "" || w.Version != defaultReviewVersion ||
+			w.AuthorizedTTL != 0 && w.AuthorizedTTL != defaultAuthorizedTTL || w.UnauthorizedTTL != 0 && w.UnauthorizedTTL != defaultUnauthorizedTTL {
+			return errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+		}
+		return nil
+	}
+	if repeated(o.modes()) != "" {
+		return fmt.Errorf("--authorization-mode %q has mode specified more than once", o.modes())
+	}
+	for _, mode := range o.modes() {
+		switch {
+		case mode == "ABAC":
+			return errors.New("--authorization-mode: there is no ABAC here: use RBAC, or Webhook")
+		case !knownTypes.Has(mode):
+			return fmt.Errorf("--authorization-mode %q is not a valid mode: it may have %s", mode, strings.Join(sets.List(knownTypes), ", "))
+		case mode == webhookMode && w.ConfigFile == "":
+			return errors.New("--authorization-mode Webhook's --authorization-webhook-config-file isn't given")
+		}
+	}
+	switch {
+	case w.ConfigFile != "" && !slices.Contains(o.modes(), webhookMode):
+		return errors.New("cannot specify --authorization-webhook-config-file without mode Webhook")
+	case w.AuthorizedTTL < 0 || w.UnauthorizedTTL < 0:
+		return errors.New("--authorization-webhook-cache-authorized-ttl and --authorization-webhook-cache-unauthorized-ttl must not be negative")
+	}
+	return nil
 }
 
 // validateIssuers has kube-apiserver's rules for what names ServiceAccounts' issuers.

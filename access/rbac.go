@@ -21,15 +21,14 @@ import (
 )
 
 // RBAC decides by the rules that are stored as Roles, ClusterRoles and their bindings. It's an authorizer.Authorizer and an
-// authorizer.RuleResolver. A decision looks its user and groups up in an index, and reads no object unless a node asks (nodes.go). The index is made anew by
+// authorizer.RuleResolver. A decision looks its user and groups up in an index, and reads no object. The index is made anew by
 // the first decision after one of the objects has changed, from the caches.
 //
-// Members of system:masters may do everything. There are no rules that forbid something, so whom no rule allows what he
-// asks for gets DecisionNoOpinion.
+// There are no rules that forbid something, so whom no rule allows what he asks for gets DecisionNoOpinion.
 type RBAC struct {
 	registry *registry.Registry
 	stored   *registry.Derived[*policy]
-	nodes    *nodeAuthorizer         // nil: nodes may do what rules allow them
+	all      *Authorizer             // that the rules are part of; nil if they only are to be written
 	pending  atomic.Pointer[pending] // what Bootstrap has still to write
 	current  atomic.Pointer[index]
 
@@ -78,47 +77,19 @@ func NewRBAC(r *registry.Registry) *RBAC {
 	return a
 }
 
-// Authorize is Decide for who wants an authorizer.Authorizer. The error is always nil.
+// Authorize tells whether a user may do something. The reason says which binding allows it, or which bindings name a role that isn't there. The
+// error is always nil.
 func (a *RBAC) Authorize(_ context.Context, asks authorizer.Attributes) (authorizer.Decision, string, error) {
-	allowed, reason := a.Decide(asks)
+	u := asks.GetUser()
+	if u == nil {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	allowed, reason := a.index().allows(u, asks)
 	if !allowed {
 		return authorizer.DecisionNoOpinion, reason, nil
 	}
 	return authorizer.DecisionAllow, reason, nil
 }
-
-// Decide tells whether a user may do something. The reason says which binding allows it, or for a refusal, which bindings name a
-// role that isn't there.
-func (a *RBAC) Decide(asks authorizer.Attributes) (allowed bool, reason string) {
-	u := asks.GetUser()
-	switch {
-	case u == nil:
-		return false, ""
-	case slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup):
-		return true, ""
-	}
-	var reasons []string // a line for each authorizer, as in Kubernetes
-	if a.nodes != nil {
-		allowed, reason := a.nodes.allows(asks)
-		if allowed {
-			return true, reason
-		}
-		if reason != "" {
-			reasons = append(reasons, "node: "+reason)
-		}
-	}
-	allowed, reason = a.index().allows(u, asks)
-	if allowed {
-		return true, reason
-	}
-	if reason != "" {
-		reasons = append(reasons, "rbac: "+reason)
-	}
-	return false, strings.Join(reasons, "\n")
-}
-
-// AllowNodes has nodes do what Kubernetes' Node authorizer allows them, besides what rules do. It's for the program's start.
-func (a *RBAC) AllowNodes() { a.nodes = newNodeAuthorizer(a.registry) }
 
 // listOf joins what several bindings lack, as Kubernetes joins errors.
 func listOf(absent []string) string {
@@ -143,9 +114,6 @@ func (a *RBAC) EvaluateConditions(context.Context, authorizer.ConditionsAwareDec
 // name a role that isn't there; the rules are all the same right.
 func (a *RBAC) RulesFor(_ context.Context, u user.Info, namespace string) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo, incomplete bool, err error) {
 	rules, err := a.index().rulesOf(u, namespace)
-	if _, isNode := NodeOf(u); isNode && a.nodes != nil {
-		incomplete, err = true, errors.Join(errNodeRules, err)
-	}
 	for _, r := range rules {
 		if len(r.Resources) > 0 {
 			resources = append(resources, &authorizer.DefaultResourceRuleInfo{Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames})
@@ -154,7 +122,7 @@ func (a *RBAC) RulesFor(_ context.Context, u user.Info, namespace string) (resou
 			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
 		}
 	}
-	return resources, paths, incomplete, err
+	return resources, paths, false, err
 }
 
 // index has the rules by those they're for. It never changes.

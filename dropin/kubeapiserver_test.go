@@ -57,7 +57,7 @@ func TestParseAPIServerAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := &a.Server; s.API.Controllers != "all" || s.Serving.NoConsole || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxRequests != 210 {
+	if s := &a.Server; s.API.Controllers != "all" || s.Serving.NoConsole || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxReads+s.Bounds.MaxWrites != 210 {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Equal(a.Unused, []string{"--enable-priority-and-fairness=false"}) {

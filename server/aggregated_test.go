@@ -501,7 +501,7 @@ func TestAggregatedUpgrade(t *testing.T) {
 func TestAggregatedSlow(t *testing.T) {
 	t.Parallel()
 	w := newWardle(t)
-	s := newAggregating(t, w, func(s *server.Server) { s.Bounds.MaxRequests = 4 })
+	s := newAggregating(t, w, func(s *server.Server) { s.Bounds.MaxReads = 4 })
 	came, left := make(chan struct{}, 100), make(chan struct{}, 100)
 	serve := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != flundersPath {

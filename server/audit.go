@@ -33,7 +33,7 @@ func (h *handler) beginAudit(w *response, r *http.Request, u user.Info) (*http.R
 		return r, nil
 	}
 	w.audit = record
-	if h.identity.rbac == nil { // otherwise whoever decides says so
+	if h.identity.may == nil { // otherwise whoever decides says so
 		record.Annotate(audit.Decision, "allow")
 		record.Annotate(audit.Reason, "")
 	}

@@ -28,7 +28,7 @@ type identity struct {
 	proxies  bool           // some are believed when they name users in headers
 	access   *access.Authenticator
 	accounts *access.Accounts
-	rbac     authorizer.Authorizer // nil: everything is allowed
+	may      authorizer.UnconditionalAuthorizer // nil: everything is allowed
 	refusals loglimit.Limit
 }
 
@@ -52,7 +52,7 @@ func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) 
 		return r, nil
 	}
 	r.Header.Del("Authorization")
-	as, err := access.Impersonate(r, u, h.identity.rbac)
+	as, err := access.Impersonate(r, u, h.identity.may)
 	if err != nil {
 		return nil, err
 	}

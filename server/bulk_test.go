@@ -141,7 +141,7 @@ func TestListApplied(t *testing.T) {
 // TestListCreated: each object has what it would have got alone.
 func TestListCreated(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.Bounds.MaxRequests = 1 })
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.MaxReads = 1 })
 	got := sendList(t, s, createList, []string{
 		aConfigMap("a", "1"),
 		aConfigMap("a", "1"),

@@ -17,6 +17,7 @@ func (s *Server) Check() error {
 		return err
 	}
 	defer g.keys.Close()
+	defer g.may.Close()
 	a, err := access.New(context.Background(), s.Access, access.Wiring{Admin: g.tokens.Has, Log: s.Log})
 	if err != nil {
 		return err

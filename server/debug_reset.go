@@ -30,10 +30,10 @@ func (h *handler) serveReset(w *response, r *http.Request) error {
 		}
 	}
 	page, err := h.besides.snapshots.Reset(r.Context(), name, func(ctx context.Context) error {
-		if h.rbac == nil || name != "" { // what the start noted may lack some of Kubernetes' own rules; what has a name has them as they were
+		if !h.may.RBAC() || name != "" { // what the start noted may lack some of Kubernetes' own rules; what has a name has them as they were
 			return nil
 		}
-		return h.rbac.Bootstrap(ctx, h.log)
+		return h.may.Rules().Bootstrap(ctx, h.log)
 	})
 	if err != nil {
 		return err
@@ -50,8 +50,8 @@ func (h *handler) serveSnapshot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if h.rbac != nil {
-		if err := h.rbac.Bootstrapped(r.Context()); err != nil {
+	if h.may.RBAC() {
+		if err := h.may.Rules().Bootstrapped(r.Context()); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,8 @@
 //
 // An instance owns what its wire.Port owns, the cacher's feed, the registry's loop, the controllers (package controllers), the
 // aggregator's Run and, where the server acts, Act, the sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (package watches). With users it owns the writer of
-// the first rules (bootstrap) and the one that looks at credentials of open watches again (recheck), and on a replica the
+// the first rules (bootstrap), the one that looks at credentials of open watches again (package recheck) and the one that reads again who decides
+// what users may do (access.Authorizer.Run), and on a replica the
 // election, the pulse, the compaction, the one that lists the replicas and those that answer the questions of
 // /debug/quiescent (package replica).
 //
@@ -63,7 +64,7 @@
 //     10,000 levels and, as YAML, have 100,000 tokens (package markup).
 //   - Bodies at work: what those take together that are estimated to take more than 512 KiB (freeBody) is 512 MiB (maxBodies),
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
-//   - Requests that are being worked for: 600 (DefaultMaxReads, DefaultMaxWrites; Bounds.MaxRequests), of which leases have 24 for themselves (package flowcontrol).
+//   - Requests that are being worked for: 600 (DefaultMaxReads, DefaultMaxWrites; Bounds.MaxReads and MaxWrites), of which leases have 24 for themselves (package flowcontrol).
 //     The deletion of a collection takes collectionWrites of these. A request gives its seat back when its answer begins.
 //   - Bodies of more than 64 KiB (trustedBody) as they are sent, until there is room for what is made of them: 128 MiB (maxRaw).
 //   - Bodies that are on their way: 400 (maxUploads). Requests whose user isn't known yet: 1,024 (maxArrivals). Requests that

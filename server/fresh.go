@@ -40,7 +40,7 @@ func (h *handler) fresh(r *http.Request) (*http.Request, error) {
 func (h *handler) mayPresume(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return h.rbac == nil && !h.identity.on && h.pulse.Reached() == nil && (strings.HasPrefix(r.URL.Path, "/apis/") || strings.HasPrefix(r.URL.Path, "/api/"))
+		return h.may == nil && !h.identity.on && h.pulse.Reached() == nil && (strings.HasPrefix(r.URL.Path, "/apis/") || strings.HasPrefix(r.URL.Path, "/api/"))
 	}
 	return false
 }

@@ -2,8 +2,11 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/storage/seal"
@@ -19,6 +22,7 @@ type given struct {
 	proxy         *aggregator.Certificate // of the aggregator
 	keys          *seal.Keys              // nil without encryption
 	tracing       *tracing.Config         // nil without traces
+	may           *access.Authorizer      // nil: everybody may do everything
 }
 
 // read returns what the settings and files say, or refuses them. It leaves nothing.
@@ -46,6 +50,12 @@ func (s *Server) read() (g given, err error) {
 	}
 	if g.tracing, err = tracing.Read(s.Telemetry.Tracing); err != nil {
 		return g, err
+	}
+	if g.may, err = access.NewAuthorizer(s.Access, s.log()); err != nil {
+		return g, err
+	}
+	if g.may.RBAC() && s.API.Builtin == builtin.None {
+		return g, errors.New("authorization by RBAC needs the kinds of its rules: set --builtin to core or all")
 	}
 	g.keys, err = seal.Open(s.Data.Encryption, s.log())
 	return g, err

@@ -79,8 +79,8 @@ type besides struct {
 type gate struct {
 	guard    *guard.Guard
 	identity *identity
-	rbac     *access.RBAC // nil: everybody may do everything
-	audit    *audit.Log   // nil: nothing is audited
+	may      *access.Authorizer // nil: everybody may do everything
+	audit    *audit.Log         // nil: nothing is audited
 }
 
 // streams are the open watches.

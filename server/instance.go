@@ -31,6 +31,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
+	"github.com/apiserver-lite/apiserver-lite/server/recheck"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -118,7 +119,7 @@ type backing struct {
 // rights tell who asks, and what they may do.
 type rights struct {
 	access  *access.Authenticator
-	rbac    *access.RBAC // nil: everybody may do everything
+	may     *access.Authorizer // nil: everybody may do everything
 	origins guard.Origins
 }
 
@@ -140,7 +141,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), rights: rights{origins: g.origins}, backing: backing{keys: g.keys}, loops: loops{failed: make(chan error, maxLoops)}}
+	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys}, loops: loops{failed: make(chan error, maxLoops)}}
 	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
@@ -248,13 +249,12 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 	who = &identity{tokens: g.tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.rights.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
-	if s.Access.RBAC() {
-		in.rights.rbac = access.NewRBAC(in.registry)
-		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rights.rbac, in.rights.rbac, in.rights.rbac
-		in.registry.Authorizer(in.rights.rbac)
-		if s.Access.Node() {
-			in.rights.rbac.AllowNodes()
+	if may := in.rights.may; may != nil {
+		if err := may.Attach(in.registry); err != nil {
+			return nil, err
 		}
+		kinds.Authorizer, who.may, plugins.Authorizer = may, may, may
+		in.registry.Authorizer(may)
 	}
 	builtin.Register(in.registry, kinds)
 	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: g.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
@@ -300,9 +300,14 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	if rules := in.ownRules(s); rules != nil {
 		in.loops.background.Go(func() { in.bootstrap(background, rules) })
 	}
-	if handler.rechecks() {
-		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.tests.timeouts.recheck, recheckInterval)) })
+	if in.rights.may != nil {
+		in.loops.background.Go(func() { in.rights.may.Run(background) })
 	}
+	again := recheck.Recheck{Watches: handler.watches, May: in.rights.may, Fresh: in.registry.Fresh, Every: s.tests.timeouts.recheck, Log: in.log}
+	if identity.on {
+		again.Access = in.rights.access
+	}
+	in.loops.background.Go(func() { again.Run(background) })
 	in.loops.background.Go(func() { in.backing.keys.Run(background, in.backing.store, in.cacher) })
 	if s.FreeMemory != nil {
 		in.loops.background.Go(func() { handler.watches.Tidy(background, s.FreeMemory) })
@@ -420,6 +425,7 @@ func (in *instance) closeAll() error {
 	}
 	in.aggregator.Close()
 	in.rights.access.Close()
+	in.rights.may.Close()
 	in.loops.waitingFor.Store("the audit log and traces")
 	errs = append(errs, in.noted.audit.Close(), in.noted.tracer.Close(), in.backing.backups.Close())
 	if in.backing.store != nil {

@@ -129,7 +129,7 @@ func (h *handler) toWatch(w *response, r *http.Request, of schema.GroupVersionRe
 // mayName returns 403 if the user may watch nothing that a name can mean. It's asked before the name is looked up: a 404 would tell
 // him what isn't served, as no path of Kubernetes does.
 func (h *handler) mayName(w *response, r *http.Request, name string) error {
-	if h.rbac == nil {
+	if h.may == nil {
 		return nil
 	}
 	exact, of := schema.ParseResourceArg(name)
@@ -139,7 +139,7 @@ func (h *handler) mayName(w *response, r *http.Request, name string) error {
 	}
 	namespace := w.query.Get("namespace")
 	if other != nil {
-		if allowed, _ := h.rbac.Decide(h.toWatch(w, r, *other, namespace)); allowed {
+		if h.may.Allows(r.Context(), h.toWatch(w, r, *other, namespace)) {
 			return nil // if it's the first that is served, mayWatch asks
 		}
 	}
@@ -151,7 +151,7 @@ var ofKubernetes = regexp.MustCompile(`^v[0-9]`)
 
 // mayWatch returns what the user asks for, a watch of each target, or 403 for the first that he may not watch.
 func (h *handler) mayWatch(w *response, r *http.Request, targets []target) (all []*authorizer.AttributesRecord, err error) {
-	if h.rbac == nil {
+	if h.may == nil {
 		return nil, nil
 	}
 	for _, t := range targets {

@@ -141,7 +141,7 @@ func (h *handler) absent(w *response, r *http.Request, t target) error {
 		}
 	}
 	if absent.Creates {
-		if err := h.mayConnect(w, t); err != nil {
+		if err := h.mayConnect(r.Context(), w, t); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 				AllowedHosts: s.Serving.AllowedHosts, Origins: in.rights.origins,
 			}),
 			identity: identity,
-			rbac:     in.rights.rbac,
+			may:      in.rights.may,
 			audit:    in.noted.audit,
 		},
 		capacity:  newCapacity(in.levels(s), open.Seats),
@@ -57,13 +57,13 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.besides.members = in.backing.etcd
 	}
 	h.tells.traffic, h.tells.tracer = h.newTraffic(in), in.noted.tracer
-	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.rbac != nil))
+	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.may != nil))
 	return h
 }
 
 // levels returns where requests get their seats.
 func (in *instance) levels(s *Server) levels {
-	most := cmp.Or(s.Bounds.MaxRequests, DefaultMaxReads+DefaultMaxWrites)
+	most := s.Bounds.requests()
 	switch {
 	case !s.Access.On():
 		return flowcontrol.NewAddresses(most, fair.Limits{PerFlow: maxFlowQueue, Waiting: maxQueue})

@@ -143,7 +143,7 @@ func (t *Telemetry) AddFlags(set *pflag.FlagSet) {
 // tests is what tests set.
 type tests struct {
 	shares   *sharedEtcd
-	timeouts timeouts // the last defaults to recheckInterval
+	timeouts timeouts // the last defaults to recheck.Interval
 }
 
 // Serving says where a Server serves, and for whom.
@@ -175,6 +175,17 @@ type Serving struct {
 	// NoConsole leaves out the console at /console, and for browsers at /, which then have a list of what is served there.
 	// By default there is the console: its files need no credential, and all that it shows it asks for as its user.
 	NoConsole bool
+
+	// TransportSecurity are the directives of the header Strict-Transport-Security, as "max-age=31536000", which answers over HTTPS have. By default
+	// there is no such header.
+	TransportSecurity []string
+
+	// NoHTTP2 leaves out HTTP/2. By default clients choose.
+	NoHTTP2 bool
+
+	// ShutdownDelay is how long the server goes on to serve when it's told to end, while /readyz fails, so that load balancers notice. By default not at
+	// all.
+	ShutdownDelay time.Duration
 }
 
 // Data says where the data is, and how long its history.
@@ -237,6 +248,9 @@ type API struct {
 	// addresses. By default none that is private, loopback or link-local.
 	WebhookAddresses []netip.Prefix
 
+	// EventTTL is how long an Event lives after its last write. Defaults to 1h.
+	EventTTL time.Duration
+
 	// Register, if set, is called before the server starts to serve, for Go programs that serve types
 	// of their own: see registry.Register.
 	Register func(*registry.Registry)
@@ -248,27 +262,6 @@ type API struct {
 
 // TLS says whether and how a Server serves HTTPS.
 type TLS = secrets.TLS
-
-// Bounds are how much clients may take.
-type Bounds struct {
-	// MaxConnections is how many connections may be open, watches included. The requests of further ones are
-	// answered 503 with Retry-After, except those for /healthz, /livez, /readyz, /metrics, /version and
-	// /debug/watchers. Defaults to 65536, or to what the process's limit of open files leaves besides a reserve
-	// for the store, if that's less; more than that is never taken. Several Servers in one process share its
-	// limit: set it there.
-	MaxConnections int
-
-	// HTTP2MaxStreams is how many requests one HTTP/2 connection may have open. Defaults to 5000.
-	HTTP2MaxStreams int
-
-	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
-	// something to send. Defaults to 1m.
-	WatchWriteTimeout time.Duration
-
-	// MaxRequests is how many requests are worked for at once, reads and writes together, without the streams of watches.
-	// Further ones wait for their turn. Defaults to DefaultMaxReads + DefaultMaxWrites.
-	MaxRequests int
-}
 
 // life is a Server's state from Start to Close.
 type life struct {
@@ -408,29 +401,19 @@ func (s *Server) validate() error {
 	switch {
 	case s.Data.History < 0:
 		return fmt.Errorf("--history must not be negative: %v", s.Data.History)
-	case s.Bounds.WatchWriteTimeout < 0:
-		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.Bounds.WatchWriteTimeout)
-	case s.Bounds.HTTP2MaxStreams < 0 || s.Bounds.HTTP2MaxStreams > maxHTTP2Streams:
-		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, s.Bounds.HTTP2MaxStreams)
 	case s.API.Builtin != "" && s.API.Builtin != builtin.None && s.API.Builtin != builtin.Core && s.API.Builtin != builtin.All:
 		return fmt.Errorf("--builtin must be none, core or all: %q", s.API.Builtin)
 	case s.API.NodePorts.Size != 0 && s.API.NodePorts.Base < 1:
 		return fmt.Errorf("--service-node-port-range must begin with 1 or more: %v", s.API.NodePorts)
-	case s.Bounds.MaxConnections < 0:
-		return fmt.Errorf("--max-connections must not be negative: %d", s.Bounds.MaxConnections)
-	case s.Bounds.MaxRequests < 0:
-		return fmt.Errorf("MaxRequests must not be negative: %d", s.Bounds.MaxRequests)
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	for _, validate := range []func() error{s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+	for _, validate := range []func() error{s.Bounds.validate, s.Serving.validate, s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
 	}
 	switch {
-	case s.Access.RBAC() && s.API.Builtin == builtin.None:
-		return errors.New("--authorization-mode=RBAC needs the kinds of its rules: set --builtin to core or all")
 	case s.Access.NeedsTLS() && !s.TLS.On && s.TLS.CertFile == "":
 		return errors.New("client certificates need HTTPS: set --tls, or --tls-cert-file and --tls-key-file, with --client-ca-file and --requestheader-client-ca-file")
 	}

@@ -65,8 +65,8 @@ func replicaName(listens net.Addr, o system.Options) string {
 
 // ownRules returns who writes Kubernetes' own rules; nil if nobody does. kube-apiserver writes them also where they don't count.
 func (in *instance) ownRules(s *Server) *access.RBAC {
-	if in.rights.rbac == nil && s.System.On {
+	if !in.rights.may.RBAC() && s.System.On {
 		return access.NewRBAC(in.registry)
 	}
-	return in.rights.rbac
+	return in.rights.may.Rules()
 }

@@ -22,8 +22,8 @@ func (s *Server) Verify(ctx context.Context) error {
 	if in == nil {
 		return errNotRunning
 	}
-	if in.rights.rbac != nil { // it writes for some time after the start
-		if err := in.rights.rbac.Bootstrapped(ctx); err != nil {
+	if in.rights.may.RBAC() { // it writes for some time after the start
+		if err := in.rights.may.Rules().Bootstrapped(ctx); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 			})
 		}
 	}
-	if h.rbac != nil {
+	if h.may != nil {
 		o.asks = []*authorizer.AttributesRecord{w.Asks}
 	}
 	return h.serveWatch(w, r, o)

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Bounds are how much clients may take.
+type Bounds struct {
+	// MaxConnections is how many connections may be open, watches included. The requests of further ones are
+	// answered 503 with Retry-After, except those for /healthz, /livez, /readyz, /metrics, /version and
+	// /debug/watchers. Defaults to 65536, or to what the process's limit of open files leaves besides a reserve
+	// for the store, if that's less; more than that is never taken. Several Servers in one process share its
+	// limit: set it there.
+	MaxConnections int
+
+	// HTTP2MaxStreams is how many requests one HTTP/2 connection may have open. Defaults to 5000.
+	HTTP2MaxStreams int
+
+	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
+	// something to send. Defaults to 1m.
+	WatchWriteTimeout time.Duration
+
+	// MaxReads and MaxWrites say how many requests are worked for at once, without the streams of watches. As with kube-apiserver, only their sum
+	// counts. Further ones wait for their turn. If both are 0, they are DefaultMaxReads and DefaultMaxWrites.
+	MaxReads, MaxWrites int
+
+	// RequestTimeout is how long a request may take that isn't a watch; a write never takes more than 34 s. Defaults to 1m.
+	RequestTimeout time.Duration
+
+	// MinWatchTimeout is how long a watch lasts at least whose client doesn't say it; it's at most twice as long. Defaults to 30m.
+	MinWatchTimeout time.Duration
+
+	// GoawayChance is the probability, 0.02 at most, with which a request over HTTP/2 has its client open another connection, so that clients spread over
+	// several servers. Defaults to none.
+	GoawayChance float64
+}
+
+// maxGoawayChance is the most that kube-apiserver takes.
+const maxGoawayChance = 0.02
+
+// AddKubernetesFlags adds those of kube-apiserver's flags that mean the same here.
+func (b *Bounds) AddKubernetesFlags(set *pflag.FlagSet) {
+	set.IntVar(&b.MaxReads, "max-requests-inflight", DefaultMaxReads, "with --max-mutating-requests-inflight, how many requests are worked for at once")
+	set.IntVar(&b.MaxWrites, "max-mutating-requests-inflight", DefaultMaxWrites, "with --max-requests-inflight, how many requests are worked for at once")
+	set.DurationVar(&b.RequestTimeout, "request-timeout", readDeadline, "how long a request may take that isn't a watch; a write never takes more than 34 s")
+	set.Var((*seconds)(&b.MinWatchTimeout), "min-request-timeout", "how many seconds a watch lasts at least whose client doesn't say it; it's at most twice as long (default 1800)")
+	set.Float64Var(&b.GoawayChance, "goaway-chance", 0, "probability, 0.02 at most, with which a request over HTTP/2 has its client open another connection, so that clients spread over several servers")
+}
+
+// AddKubernetesFlags adds those of kube-apiserver's flags that mean the same here.
+func (s *Serving) AddKubernetesFlags(set *pflag.FlagSet) {
+	set.StringSliceVar(&s.TransportSecurity, "strict-transport-security-directives", nil, "directives of the header Strict-Transport-Security, as max-age=31536000, which answers over HTTPS have then")
+	set.BoolVar(&s.NoHTTP2, "disable-http2-serving", false, "serve HTTP/1.1 only")
+	set.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long the server goes on to serve when it's told to end, while /readyz fails, so that load balancers notice")
+}
+
+// seconds is a flag that takes a number of seconds.
+type seconds time.Duration
+
+func (s *seconds) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return fmt.Sprint(int64(time.Duration(*s) / time.Second))
+}
+
+func (s *seconds) Type() string { return "int" }
+
+func (s *seconds) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	*s = seconds(time.Duration(n) * time.Second)
+	return err
+}
+
+// requests returns how many requests are worked for at once.
+func (b *Bounds) requests() int { return cmp.Or(b.MaxReads+b.MaxWrites, DefaultMaxReads+DefaultMaxWrites) }
+
+// validate tells the first bound that can't work, by the name of its flag.
+func (b *Bounds) validate() error {
+	switch {
+	case b.WatchWriteTimeout < 0:
+		return fmt.Errorf("--watch-write-timeout must not be negative: %v", b.WatchWriteTimeout)
+	case b.HTTP2MaxStreams < 0 || b.HTTP2MaxStreams > maxHTTP2Streams:
+		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, b.HTTP2MaxStreams)
+	case b.MaxConnections < 0:
+		return fmt.Errorf("--max-connections must not be negative: %d", b.MaxConnections)
+	case b.MaxReads < 0 || b.MaxWrites < 0:
+		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative", b.MaxReads, b.MaxWrites)
+	case b.RequestTimeout < 0:
+		return fmt.Errorf("--request-timeout can not be negative value: %v", b.RequestTimeout)
+	case b.MinWatchTimeout < 0:
+		return fmt.Errorf("--min-request-timeout can not be negative value: %v", b.MinWatchTimeout)
+	case b.GoawayChance < 0 || b.GoawayChance > maxGoawayChance:
+		return fmt.Errorf("--goaway-chance can not be less than 0 or greater than %v: %v", maxGoawayChance, b.GoawayChance)
+	}
+	return nil
+}
+
+func (s *Serving) validate() error {
+	if s.ShutdownDelay < 0 {
+		return fmt.Errorf("--shutdown-delay-duration can not be negative value: %v", s.ShutdownDelay)
+	}
+	for _, d := range s.TransportSecurity {
+		if !slices.Contains([]string{"includeSubDomains", "preload"}, d) && !strings.HasPrefix(d, "max-age=") {
+			return errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload: see RFC 6797, section 6.1")
+		}
+	}
+	return nil
+}
