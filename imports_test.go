@@ -31,7 +31,7 @@ var floors = []floor{
 	{"internal/callout", []string{"internal/connections"}},
 	{"internal/exit", nil},
 	{"internal/reload", nil},
-	{"audit", []string{"internal/private"}},
+	{"audit", []string{"internal/callout", "internal/reload", "internal/private"}},
 	{"backup/document", nil}, // YAML
 	{"kubeproto", nil},
 	{"fair", nil},

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -42,6 +43,7 @@ func AttributesOf(r *http.Request) *authorizer.AttributesRecord {
 		if r.URL.RawQuery != "" {
 			query, _ := url.ParseQuery(r.URL.RawQuery)
 			selectFields(a, query)
+			selectLabels(a, query)
 		}
 	}
 	return a
@@ -164,8 +166,24 @@ func readQuery(a *authorizer.AttributesRecord, raw string) {
 	}
 }
 
-// selectName notes which fields a list or a watch is limited to, and the one object that it's of if a field selector names it.
+// selectLabels notes what labels a list, a watch or a deletion is limited to, for webhooks, whose rules may be about that. What isn't Kubernetes'
+// grammar limits nothing: the question is about more, then.
+func selectLabels(a *authorizer.AttributesRecord, query url.Values) {
+	text := query.Get("labelSelector")
+	if text == "" || selectors.IsLite(query) {
+		return
+	}
+	s, err := labels.Parse(text)
+	if err != nil {
+		a.LabelSelectorParsingErr = err
+		return
+	}
+	a.LabelSelectorRequirements, _ = s.Requirements()
+}
+
+// selectName notes which labels and fields a list or a watch is limited to, and the one object that it's of if a field selector names it.
 func selectName(a *authorizer.AttributesRecord, query url.Values) {
+	selectLabels(a, query)
 	if name, ok := selectFields(a, query).Exact("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
 		a.Name = name
 	}

@@ -80,7 +80,7 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 		a.reading.Go(func() { f.follow(ctx, &a.configured) })
 	}
 	if a.webhook != nil {
-		a.reading.Go(func() { a.webhook.run(ctx) })
+		a.reading.Go(func() { a.webhook.files.Watch(ctx) })
 	}
 	return a, nil
 }

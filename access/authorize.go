@@ -39,7 +39,8 @@ type Authorizer struct {
 	nodes   *nodeAuthorizer
 	calls   *callout.Calls // of webhooks
 
-	read    *authorizers // by the start; afterwards Run's
+	files   reload.Named
+	first   *authorizers // what the files said at the start, until Attach
 	current atomic.Pointer[decider]
 }
 
@@ -48,7 +49,6 @@ type authorizers struct {
 	inOrder  []apiserver.AuthorizerConfiguration
 	webhooks map[string]*webhook.WebhookAuthorizer // by their names
 	paths    []string                              // the files that say all this
-	sum      reload.Sum                            // of them, or of what they were before
 }
 
 // decider asks authorizers in their order.
@@ -64,12 +64,14 @@ func NewAuthorizer(o Options, log *slog.Logger) (*Authorizer, error) {
 		return nil, nil
 	}
 	a := &Authorizer{options: o, log: log, calls: callout.New()}
-	var err error
-	if a.read, err = a.readFiles(); err != nil {
+	a.files = reload.Named{Read: a.read, Refused: func(err error) {
+		log.Error("who decides what users may do has changed, and can't be used; what was in effect stays", "error", err)
+	}}
+	if err := a.files.Open(); err != nil {
 		a.Close()
 		return nil, err
 	}
-	a.types = a.read.types()
+	a.types = a.first.types()
 	return a, nil
 }
 
@@ -88,35 +90,11 @@ func (a *Authorizer) Rules() *RBAC {
 func (a *Authorizer) Attach(r *registry.Registry) error {
 	a.rbac, a.nodes = NewRBAC(r), newNodeAuthorizer(r)
 	a.rbac.all = a
-	return a.use(a.read)
+	return a.use(a.first)
 }
 
 // Run reads the files again when they change, until ctx ends. What can't be used is logged, and what they said before stays in effect.
-func (a *Authorizer) Run(ctx context.Context) {
-	for ctx.Err() == nil && len(a.read.paths) > 0 {
-		until, replaced := context.WithCancel(ctx) // other files may be named afterwards
-		reload.Files{
-			Paths: a.read.paths, Used: a.read.sum,
-			Read: func(context.Context) error {
-				next, err := a.readFiles()
-				if err != nil {
-					return err
-				}
-				if err := a.use(next); err != nil {
-					return err
-				}
-				a.read = next
-				a.log.Info("who decides what users may do has changed, and is in effect", "files", strings.Join(next.paths, ","))
-				replaced()
-				return nil
-			},
-			Refused: func(err error) {
-				a.log.Error("who decides what users may do has changed, and can't be used; what was in effect stays", "error", err)
-			},
-		}.Watch(until)
-		replaced()
-	}
-}
+func (a *Authorizer) Run(ctx context.Context) { a.files.Watch(ctx) }
 
 // Close closes the connections to webhooks. Nobody may ask any more.
 func (a *Authorizer) Close() {
@@ -209,21 +187,22 @@ func (s *authorizers) types() sets.Set[apiserver.AuthorizerType] {
 	return all
 }
 
-// readFiles reads what flags and files say. It leaves nothing.
-func (a *Authorizer) readFiles() (*authorizers, error) {
-	first, err := a.readOnce()
+// read has the files take effect; those of the start when there is a registry.
+func (a *Authorizer) read() ([]string, error) {
+	s, err := a.readFiles()
 	if err != nil {
 		return nil, err
 	}
-	sum, _ := reload.SumOf(first.paths...)
-	s, err := a.readOnce() // since the sum, so that no change is missed
-	if err == nil {
-		s.sum = sum
+	if a.rbac == nil {
+		a.first = s
+		return s.paths, nil
 	}
-	return s, err
+	a.log.Info("who decides what users may do has changed, and is in effect", "files", strings.Join(s.paths, ","))
+	return s.paths, a.use(s)
 }
 
-func (a *Authorizer) readOnce() (*authorizers, error) {
+// readFiles reads what flags and files say. It leaves nothing.
+func (a *Authorizer) readFiles() (*authorizers, error) {
 	s := &authorizers{webhooks: map[string]*webhook.WebhookAuthorizer{}}
 	file, flag := a.options.AuthorizationConfigFile, "--authorization-webhook-config-file"
 	var compiler authorizationcel.Compiler

@@ -23,7 +23,7 @@ func TestValidate(t *testing.T) {
 		"RBAC":                       {Options{AuthorizationMode: "RBAC"}, ""},
 		"as in clusters":             {Options{AuthorizationMode: "Node,RBAC"}, ""},
 		"no mode of ours":            {Options{AuthorizationMode: "Webhook"}, "--authorization-mode"},
-		"node alone":                 {Options{AuthorizationMode: "Node"}, "--authorization-mode"},
+		"node alone":                 {Options{AuthorizationMode: "Node"}, ""},
 		"no mode":                    {Options{AuthorizationMode: ","}, "--authorization-mode"},
 		"mode twice":                 {Options{AuthorizationMode: "RBAC,RBAC"}, "has mode specified more than once"},
 		"node twice":                 {Options{AuthorizationMode: "Node,RBAC,Node"}, "has mode specified more than once"},

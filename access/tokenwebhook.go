@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,9 @@ type AuthenticationWebhook struct {
 type tokenWebhook struct {
 	options   AuthenticationWebhook
 	audiences authenticator.Audiences // of the server
-	log       *slog.Logger
 	calls     *callout.Calls
-
-	paths   []string   // the files that say where it is; of the start, afterwards run's
-	sum     reload.Sum // of them, or of what they were before
-	current atomic.Pointer[authenticator.Token]
+	files     reload.Named // that say where it is
+	current   atomic.Pointer[authenticator.Token]
 }
 
 // newTokenWebhook reads the kubeconfig. It returns nil if there is none.
@@ -46,13 +44,11 @@ func newTokenWebhook(o AuthenticationWebhook, audiences []string, log *slog.Logg
 	if o.ConfigFile == "" {
 		return nil, nil
 	}
-	w := &tokenWebhook{options: o, audiences: audiences, log: log, calls: callout.New()}
-	err := w.read()
-	if err == nil {
-		w.sum, _ = reload.SumOf(w.paths...)
-		err = w.read() // since the sum, so that no change is missed
-	}
-	if err != nil {
+	w := &tokenWebhook{options: o, audiences: audiences, calls: callout.New()}
+	w.files = reload.Named{Read: w.read, Refused: func(err error) {
+		log.Error("the webhook of tokens can't be asked as its changed kubeconfig says; what it said before stays in effect", "error", err)
+	}}
+	if err := w.files.Open(); err != nil {
 		w.calls.Close()
 		return nil, err
 	}
@@ -60,46 +56,18 @@ func newTokenWebhook(o AuthenticationWebhook, audiences []string, log *slog.Logg
 }
 
 // read has the kubeconfig take effect. Answers that were kept count no more.
-func (w *tokenWebhook) read() error {
+func (w *tokenWebhook) read() ([]string, error) {
 	config, paths, err := w.calls.Read(w.options.ConfigFile)
 	if err != nil {
-		return fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
+		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
-	asks, err := webhook.New(config, w.options.version(), w.audiences, *webhook.DefaultRetryBackoff())
+	asks, err := webhook.New(config, cmp.Or(w.options.Version, defaultReviewVersion), w.audiences, *webhook.DefaultRetryBackoff())
 	if err != nil {
-		return fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
+		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
 	keeps := tokencache.New(asks, false, w.options.CacheTTL, w.options.CacheTTL)
-	w.paths = paths
 	w.current.Store(&keeps)
-	return nil
-}
-
-// run reads the kubeconfig again when it changes, until ctx ends. One that can't be used is logged, and what it said before stays in effect.
-func (w *tokenWebhook) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		until, replaced := context.WithCancel(ctx) // it may name other files afterwards
-		reload.Files{
-			Paths: w.paths, Used: w.sum,
-			Read: func(context.Context) error {
-				sum, err := reload.SumOf(w.paths...)
-				if err == nil {
-					err = w.read()
-				}
-				if err != nil {
-					return err
-				}
-				w.sum = sum
-				w.log.Info("the kubeconfig of --authentication-token-webhook-config-file has changed, and is in effect", "file", w.options.ConfigFile)
-				replaced()
-				return nil
-			},
-			Refused: func(err error) {
-				w.log.Error("the kubeconfig of --authentication-token-webhook-config-file can't be used; what it said before stays in effect", "error", err)
-			},
-		}.Watch(until)
-		replaced()
-	}
+	return paths, nil
 }
 
 func (w *tokenWebhook) close() {
@@ -132,11 +100,4 @@ func isOfCall(err error) bool {
 	var answered *apierrors.StatusError // by something else than a TokenReview
 	var unanswered *url.Error
 	return errors.As(err, &answered) || errors.As(err, &unanswered) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
-func (w AuthenticationWebhook) version() string {
-	if w.Version == "" {
-		return defaultReviewVersion
-	}
-	return w.Version
 }

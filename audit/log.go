@@ -1,11 +1,13 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,12 +21,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Log writes the events of requests to a file. A nil Log writes none.
+// Log writes the events of requests to a file, and sends them to a webhook. A nil Log does neither.
 type Log struct {
-	options Options
-	policy  audit.PolicyRuleEvaluator
-	sink    *sink
-	log     *slog.Logger
+	policy audit.PolicyRuleEvaluator
+	sinks  []*sink // at least one
 
 	events, rejected atomic.Int64
 }
@@ -37,8 +37,8 @@ func Open(o Options, log *slog.Logger) (*Log, error) {
 	}
 	o = o.withDefaults()
 	if o.PolicyFile == "" {
-		if o.Path != "" {
-			log.Warn("--audit-log-path without --audit-policy-file: nothing is audited")
+		if o.Path != "" || o.Webhook.ConfigFile != "" {
+			log.Warn("--audit-log-path or --audit-webhook-config-file without --audit-policy-file: nothing is audited")
 		}
 		return nil, nil
 	}
@@ -46,15 +46,27 @@ func Open(o Options, log *slog.Logger) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--audit-policy-file: %w", err)
 	}
-	if o.Path == "" {
-		log.Warn("--audit-policy-file without --audit-log-path: nothing is audited")
+	if o.Path == "" && o.Webhook.ConfigFile == "" {
+		log.Warn("--audit-policy-file without --audit-log-path or --audit-webhook-config-file: nothing is audited")
 		return nil, nil
 	}
-	out, err := openFile(o)
-	if err != nil {
-		return nil, fmt.Errorf("--audit-log-path: %w", err)
+	l := &Log{policy: rules}
+	if o.Webhook.ConfigFile != "" { // first: it leaves nothing if it's refused
+		to, err := openWebhook(o.Webhook, log)
+		if err != nil {
+			return nil, fmt.Errorf("--audit-webhook-config-file: %w", err)
+		}
+		w := o.Webhook
+		l.sinks = append(l.sinks, newSink(destination{WriteCloser: to, flag: "--audit-webhook-config-file", patience: sendPatience, atOnce: maxSends, abandon: to.abandon, most: maxSent(w.Truncate)}, delivery{w.Mode, w.Batch, w.Truncate}, log))
 	}
-	return &Log{options: o, policy: rules, sink: newSink(out, o, log), log: log}, nil
+	if o.Path != "" {
+		out, err := openFile(o)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("--audit-log-path: %w", err), l.Close())
+		}
+		l.sinks = append(l.sinks, newSink(destination{WriteCloser: out, flag: "--audit-log-path", patience: writeTimeout, most: maxLine(o)}, delivery{o.Mode, o.Batch, o.Truncate}, log))
+	}
+	return l, nil
 }
 
 // maxPolicy is how large a policy may be, in bytes. kube-apiserver's own, generated for clusters, have some 10 KiB.
@@ -75,19 +87,25 @@ func readPolicy(path string) (audit.PolicyRuleEvaluator, error) {
 	return policy.NewPolicyRuleEvaluator(rules), nil
 }
 
-// Close writes what is queued, and closes the file. Nothing may begin after it. It takes two seconds at most, and its error
-// says that something isn't written.
+// Close delivers what is queued, and closes the file. Nothing may begin after it. It takes closeTimeout at most, and its error
+// says that something isn't delivered.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
 	}
-	return l.sink.close()
+	errs := make([]error, len(l.sinks))
+	var closing sync.WaitGroup
+	for i, s := range l.sinks {
+		closing.Go(func() { errs[i] = s.close() })
+	}
+	closing.Wait()
+	return errors.Join(errs...)
 }
 
 // Counts are what there was to write.
 type Counts struct {
 	Events   int64 // that were made
-	Lost     int64 // those of them that aren't in the file
+	Lost     int64 // those of them that didn't get where they go, once for each place
 	Rejected int64 // requests that were refused because their event couldn't be written
 }
 
@@ -96,7 +114,11 @@ func (l *Log) Counts() Counts {
 	if l == nil {
 		return Counts{}
 	}
-	return Counts{Events: l.events.Load(), Lost: l.sink.lost.Load(), Rejected: l.rejected.Load()}
+	c := Counts{Events: l.events.Load(), Rejected: l.rejected.Load()}
+	for _, s := range l.sinks {
+		c.Lost += s.lost.Load()
+	}
+	return c
 }
 
 // Request is what's known of a request when it begins.
@@ -126,7 +148,7 @@ func (l *Log) Begin(about Request) (*Record, error) {
 		r.longRunning, r.refused = true, true
 		return r, nil
 	}
-	if err := r.received(); err != nil && l.options.Mode == ModeBlockingStrict {
+	if err := r.received(); err != nil {
 		l.rejected.Add(1)
 		return nil, err
 	}
@@ -163,15 +185,6 @@ func event(about Request, level auditinternal.Level) auditv1.Event {
 		}
 	}
 	return e
-}
-
-// write writes a line, as the mode says. Its error has been counted.
-func (l *Log) write(text []byte) error {
-	l.events.Add(1)
-	if l.options.Mode == ModeBatch {
-		return l.sink.put(text)
-	}
-	return l.sink.write(text)
 }
 
 // omits tells whether a stage is one of those that aren't wanted.

@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,8 +156,8 @@ func (r *Record) received() error {
 	return r.writeLocked(auditv1.StageRequestReceived)
 }
 
-// writeLocked writes the event of a stage. An error has been counted and logged.
-func (r *Record) writeLocked(stage auditv1.Stage) error {
+// writeLocked delivers the event of a stage. An error has been counted and logged; the one that it returns is of ModeBlockingStrict.
+func (r *Record) writeLocked(stage auditv1.Stage) (refused error) {
 	if r.omits(stage) {
 		return nil
 	}
@@ -164,52 +165,48 @@ func (r *Record) writeLocked(stage auditv1.Stage) error {
 	if stage != auditv1.StageRequestReceived {
 		r.event.StageTimestamp = metav1.NewMicroTime(time.Now())
 	}
-	line, err := r.lineLocked()
-	if err != nil {
-		r.log.events.Add(1)
-		return r.log.sink.lose(1, err)
+	r.log.events.Add(1)
+	line, err := json.Marshal(&r.event)
+	line = append(line, '\n')
+	for _, s := range r.log.sinks {
+		if failed := r.deliverLocked(s, line, err); failed != nil && s.mode == ModeBlockingStrict {
+			refused = failed
+		}
 	}
-	return r.log.write(line)
+	return refused
 }
 
-// lineLocked returns the event as a line. One that is too large has no bodies.
-func (r *Record) lineLocked() ([]byte, error) {
-	line, err := json.Marshal(&r.event)
-	if most := r.log.maxEvent(); err != nil || len(line) >= most {
-		if r.event.RequestObject == nil && r.event.ResponseObject == nil && len(r.telling) == 0 {
-			if err == nil {
-				err = fmt.Errorf("an event has %d bytes, more than %d", len(line), most)
-			}
-			return nil, err
-		}
-		r.dropBodiesLocked()
-		return r.lineLocked()
+// deliverLocked gives an event to a sink. line is all of it, unless err says that it couldn't be made. Of one that is too large the bodies are
+// left out.
+func (r *Record) deliverLocked(s *sink, line []byte, err error) error {
+	if err == nil && len(line) <= s.most {
+		return s.deliver(line)
 	}
-	return append(line, '\n'), nil
+	if r.event.RequestObject != nil || r.event.ResponseObject != nil || len(r.telling) > 0 {
+		if line, err = r.withoutBodiesLocked(); err == nil && len(line) <= s.most {
+			return s.deliver(line)
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("an event has %d bytes, more than %d", len(line), s.most)
+	}
+	return s.lose(1, err)
 }
 
 // truncated is the annotation of an event whose bodies are left out; kube-apiserver's name.
 const truncated = "audit.k8s.io/truncated"
 
-func (r *Record) dropBodiesLocked() {
-	r.event.RequestObject, r.event.ResponseObject = nil, nil
-	for _, key := range r.telling {
-		delete(r.event.Annotations, key)
+func (r *Record) withoutBodiesLocked() ([]byte, error) {
+	event := r.event
+	event.RequestObject, event.ResponseObject = nil, nil
+	event.Annotations = map[string]string{truncated: "true"}
+	for key, value := range r.event.Annotations {
+		if !slices.Contains(r.telling, key) {
+			event.Annotations[key] = value
+		}
 	}
-	r.telling = nil
-	r.annotateLocked(truncated, "true")
-}
-
-// maxEvent is how many bytes a line may have, with its newline: what fits into a file, and no more than may wait.
-func (l *Log) maxEvent() int {
-	most := maxQueuedBytes / 4
-	if l.options.MaxSize > 0 && l.options.Path != "-" {
-		most = min(most, l.options.MaxSize<<20)
-	}
-	if l.options.Truncate.Enabled {
-		most = min(most, int(l.options.Truncate.MaxEventSize))
-	}
-	return most
+	line, err := json.Marshal(&event)
+	return append(line, '\n'), err
 }
 
 // body is a JSON document in an event.

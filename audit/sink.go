@@ -28,7 +28,7 @@ const (
 	// maxWrite is how many bytes of a batch are written at once, unless one event has more. It's the least size of a
 	// rotated file.
 	maxWrite = 1 << 20
-	// writeTimeout is how long a request waits for its event to be written. When a write has taken longer, requests
+	// writeTimeout is how long a request waits for its event to be written to a file. When a write has taken longer, requests
 	// don't wait any more, and their events are lost until it ends.
 	writeTimeout = 5 * time.Second
 	// closeTimeout is how long close waits for what is queued.
@@ -40,22 +40,36 @@ const (
 // Why events are lost.
 var (
 	errFull   = errors.New("the buffer is full")
-	errHangs  = fmt.Errorf("a write of the audit log has taken more than %v", writeTimeout)
+	errHangs  = errors.New("a write of the audit log takes too long")
 	errClosed = errors.New("the server is closing")
 )
 
-// sink writes lines to a file, from one goroutine: a request can wait for that for a while, but not for a write that hangs.
+// destination is where lines go.
+type destination struct {
+	io.WriteCloser
+	flag     string        // that names it
+	patience time.Duration // how long a request waits for a write
+	most     int           // bytes of a line
+	atOnce   int           // writes at once; less than 2: one after the other
+	abandon  func()        // ends writes that hang; nil: nothing can
+}
+
+// sink writes lines to a destination, from one goroutine: a request can wait for that for a while, but not for a write that hangs.
 type sink struct {
-	out   io.WriteCloser
+	destination
 	log   *slog.Logger
+	mode  string
 	batch Batch
 	limit *rate.Limiter // nil: none
+
+	atWork chan struct{}  // has an entry for each write besides run; nil: there are none
+	flying sync.WaitGroup // of those
 
 	queue  chan line     // buffered in ModeBatch only, so that a request doesn't wait
 	queued atomic.Int64  // bytes in queue
 	done   chan struct{} // closed when the goroutine has ended
 	stop   context.CancelFunc
-	began  atomic.Int64 // when the write began that is under way, in Unix nanoseconds; 0 if there's none
+	began  atomic.Int64 // when the write began that is under way, in Unix nanoseconds; 0 if there's none, or there may be several
 
 	lost atomic.Int64 // events, for the metric
 
@@ -71,20 +85,31 @@ type line struct {
 }
 
 // newSink starts a sink. It must be closed.
-func newSink(out io.WriteCloser, o Options, log *slog.Logger) *sink {
+func newSink(to destination, d delivery, log *slog.Logger) *sink {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &sink{out: out, log: log, batch: o.Batch, done: make(chan struct{}), stop: stop}
-	if o.Mode == ModeBatch {
-		s.queue = make(chan line, o.Batch.BufferSize)
-		if o.Batch.Throttle {
-			s.limit = rate.NewLimiter(rate.Limit(o.Batch.QPS), o.Batch.Burst)
+	s := &sink{destination: to, mode: d.Mode, log: log, batch: d.Batch, done: make(chan struct{}), stop: stop}
+	if d.Mode == ModeBatch {
+		s.queue = make(chan line, d.Batch.BufferSize)
+		if d.Batch.Throttle {
+			s.limit = rate.NewLimiter(rate.Limit(d.Batch.QPS), d.Batch.Burst)
 		}
 	} else {
 		s.queue = make(chan line)
 		s.batch = Batch{MaxSize: 1}
 	}
+	if to.atOnce > 1 {
+		s.atWork = make(chan struct{}, to.atOnce)
+	}
 	go s.run(ctx)
 	return s
+}
+
+// deliver writes a line, as the mode says. Its error has been counted.
+func (s *sink) deliver(text []byte) error {
+	if s.mode == ModeBatch {
+		return s.put(text)
+	}
+	return s.write(text)
 }
 
 // put queues an event without waiting for anything. It's lost if there's no room.
@@ -100,13 +125,13 @@ func (s *sink) put(text []byte) error {
 	return s.lose(1, errFull)
 }
 
-// write waits until an event is written, but no longer than writeTimeout.
+// write waits until an event is written, but no longer than the destination's patience.
 func (s *sink) write(text []byte) error {
 	if s.hangs() {
 		return s.lose(1, errHangs)
 	}
 	written := make(chan error, 1) // capacity 1: nobody may wait for it any more
-	timeout := time.NewTimer(writeTimeout)
+	timeout := time.NewTimer(s.patience)
 	defer timeout.Stop()
 	select {
 	case s.queue <- line{text, written}:
@@ -127,7 +152,7 @@ func (s *sink) write(text []byte) error {
 // hangs tells whether a write has been under way for longer than anybody should wait.
 func (s *sink) hangs() bool {
 	began := s.began.Load()
-	return began != 0 && time.Since(time.Unix(0, began)) > writeTimeout
+	return began != 0 && time.Since(time.Unix(0, began)) > s.patience
 }
 
 // run writes what is queued until ctx ends, and then what is still in the queue.
@@ -143,7 +168,8 @@ func (s *sink) run(ctx context.Context) {
 		}
 		s.writeBatch(batch)
 	}
-	if err := s.out.Close(); err != nil {
+	s.flying.Wait()
+	if err := s.WriteCloser.Close(); err != nil {
 		s.log.Error("the audit log wasn't closed cleanly", "error", err)
 	}
 }
@@ -192,23 +218,39 @@ func (s *sink) writeBatch(batch []line) {
 			}
 			text = piece.Bytes()
 		}
-		s.began.Store(time.Now().UnixNano())
-		_, err := s.out.Write(text)
-		s.began.Store(0)
-		if err != nil {
-			s.lose(n, err)
-		}
-		s.queued.Add(-int64(size))
-		for _, l := range batch[:n] {
-			if l.written != nil {
-				l.written <- err
-			}
+		piece := batch[:n]
+		if s.atWork == nil {
+			s.writePiece(piece, text, size)
+		} else {
+			s.atWork <- struct{}{}
+			s.flying.Go(func() {
+				defer func() { <-s.atWork }()
+				s.writePiece(piece, text, size)
+			})
 		}
 		batch = batch[n:]
 	}
 }
 
-// lose counts events that aren't in the file, and says so in the log, once in a while. It returns why.
+// writePiece writes the text of some lines, of so many bytes, and tells those who wait.
+func (s *sink) writePiece(lines []line, text []byte, size int) {
+	if s.atWork == nil {
+		s.began.Store(time.Now().UnixNano())
+	}
+	_, err := s.Write(text)
+	s.began.Store(0)
+	if err != nil {
+		s.lose(len(lines), err)
+	}
+	s.queued.Add(-int64(size))
+	for _, l := range lines {
+		if l.written != nil {
+			l.written <- err
+		}
+	}
+}
+
+// lose counts events that didn't get there, and says so in the log, once in a while. It returns why.
 func (s *sink) lose(n int, why error) error {
 	s.lost.Add(int64(n))
 	s.mu.Lock()
@@ -225,7 +267,7 @@ func (s *sink) lose(n int, why error) error {
 	return why
 }
 
-// close writes what is queued and closes the file. It gives up after closeTimeout.
+// close writes what is queued and closes the destination. It gives up after closeTimeout.
 func (s *sink) close() error {
 	s.stop()
 	timeout := time.NewTimer(closeTimeout)
@@ -234,8 +276,13 @@ func (s *sink) close() error {
 	case <-s.done:
 		return nil
 	case <-timeout.C:
-		return fmt.Errorf("--audit-log-path: %d bytes of events weren't written within %v", s.queued.Load(), closeTimeout)
 	}
+	left := s.queued.Load()
+	if s.abandon != nil {
+		s.abandon()
+		<-s.done
+	}
+	return fmt.Errorf("%s: %d bytes of events weren't delivered within %v", s.flag, left, closeTimeout)
 }
 
 // openFile opens the file of the options, and shows that it can be written.
@@ -266,6 +313,18 @@ func openFile(o Options) (io.WriteCloser, error) {
 		opened <- err
 	}()
 	return l, <-opened
+}
+
+// maxLine is how many bytes a line of the file may have, with its newline: what fits into a file, and no more than may wait.
+func maxLine(o Options) int {
+	most := maxQueuedBytes / 4
+	if o.MaxSize > 0 && o.Path != "-" {
+		most = min(most, o.MaxSize<<20)
+	}
+	if o.Truncate.Enabled {
+		most = min(most, int(o.Truncate.MaxEventSize))
+	}
+	return most
 }
 
 // keptOpen is a file that isn't ours to close.

@@ -45,7 +45,9 @@ func (f *slowFile) has() string {
 }
 
 func start(out io.WriteCloser, o Options) *sink {
-	return newSink(out, o.withDefaults(), slog.New(slog.DiscardHandler))
+	o = o.withDefaults()
+	to := destination{WriteCloser: out, flag: "--audit-log-path", patience: writeTimeout, most: maxLine(o)}
+	return newSink(to, delivery{o.Mode, o.Batch, o.Truncate}, slog.New(slog.DiscardHandler))
 }
 
 // TestSinkHangs: a request doesn't wait for a write that hangs longer than it may, later ones don't wait at all, and what comes

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -112,4 +113,49 @@ func sumOf(path string) ([]byte, error) {
 		return nil, err
 	}
 	return binary.LittleEndian.AppendUint64(h.Sum(nil), uint64(n)), nil
+}
+
+// Named are files of which each reading tells which they are, as a kubeconfig that names certificates.
+type Named struct {
+	// Read reads them, uses what they say, and returns their paths. A reading may come twice.
+	Read func() (paths []string, err error)
+	// Refused is told an error of Read's when the files have changed, once for what they hold.
+	Refused func(err error)
+
+	paths []string
+	used  Sum // of paths, before they were read
+}
+
+// Open reads the files for the first time.
+func (n *Named) Open() error {
+	for {
+		sum, _ := SumOf(n.paths...)
+		paths, err := n.Read()
+		if err != nil {
+			return err
+		}
+		if slices.Equal(paths, n.paths) {
+			n.used = sum
+			return nil
+		}
+		n.paths = paths
+	}
+}
+
+// Watch reads the files again when they change, until ctx ends. Open must have returned.
+func (n *Named) Watch(ctx context.Context) {
+	for ctx.Err() == nil && len(n.paths) > 0 {
+		until, done := context.WithCancel(ctx)
+		Files{
+			Paths: n.paths, Used: n.used, Refused: n.Refused,
+			Read: func(context.Context) error {
+				err := n.Open()
+				if err == nil {
+					done() // other files may be named now
+				}
+				return err
+			},
+		}.Watch(until)
+		done()
+	}
 }
