@@ -95,7 +95,7 @@ func (p process) serve(f *flags, set *pflag.FlagSet) error {
 	if f.check {
 		return check(&f.server, p.Out)
 	}
-	ctx, stop := signals(log)
+	ctx, stop := signals(log, f.server.Serving.ShutdownDelay)
 	defer stop()
 	if f.parent.on {
 		ctx = f.parent.watch(ctx, log)
@@ -182,8 +182,8 @@ func kubectl(s *server.Server) string {
 const exitTimeout = 9500 * time.Millisecond
 
 // signals returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at
-// once, and so does exitTimeout: nothing that was acknowledged is lost by that.
-func signals(log *slog.Logger) (context.Context, func()) {
+// once, and so does exitTimeout after the delay of the end: nothing that was acknowledged is lost by that.
+func signals(log *slog.Logger, delay time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := make(chan os.Signal, 2) // capacity 2: the second signal must not be lost while the first is handled
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
@@ -197,8 +197,8 @@ func signals(log *slog.Logger) (context.Context, func()) {
 					os.Exit(exit.Forced)
 				}
 				log.Info("shutting down; a second signal exits at once", "signal", sig.String())
-				time.AfterFunc(exitTimeout, func() {
-					fmt.Fprintf(os.Stderr, "apiserver-lite: not stopped %v after the signal: exiting\n", exitTimeout)
+				time.AfterFunc(delay+exitTimeout, func() {
+					fmt.Fprintf(os.Stderr, "apiserver-lite: not stopped %v after the signal: exiting\n", delay+exitTimeout)
 					os.Exit(exit.Failure)
 				})
 				cancel()
@@ -289,6 +289,7 @@ func flagGroups(f *flags) []flagGroup {
 	set.StringVar(&s.Serving.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
 	set.StringSliceVar(&s.Serving.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
+	s.Serving.AddKubernetesFlags(set)
 	set.BoolVar(&f.console, "console", true, "serve the console, a page for browsers, at /console and at /")
 
 	set = group("Data")
@@ -322,9 +323,8 @@ func flagGroups(f *flags) []flagGroup {
 	s.Telemetry.AddFlags(group("What it tells of itself"))
 
 	set = group("Bounds")
-	set.IntVar(&s.Bounds.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")
-	set.IntVar(&s.Bounds.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
-	set.DurationVar(&s.Bounds.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
+	s.Bounds.AddFlags(set)
+	s.Bounds.AddKubernetesFlags(set)
 
 	s.Cluster.AddFlags(group("Several processes, one store"))
 	s.Etcd.AddFlags(group("An etcd cluster elsewhere"))

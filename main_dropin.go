@@ -23,7 +23,7 @@ func (p process) runKubeAPIServer(args []string) int {
 	}
 	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: a.LogLevel}))
 	setGlobals(log)
-	ctx, stop := signals(log)
+	ctx, stop := signals(log, a.Server.Serving.ShutdownDelay)
 	defer stop()
 	if ctx, err = p.withParent(ctx, log); err != nil {
 		return exit.Why(p.Err, dropin.KubeAPIServer, exit.Failure, err)
@@ -56,7 +56,7 @@ func (p process) runEtcd(args []string) int {
 		return exit.OK
 	}
 	log := slog.New(slog.NewTextHandler(p.Err, nil))
-	ctx, stop := signals(log)
+	ctx, stop := signals(log, 0)
 	defer stop()
 	if ctx, err = p.withParent(ctx, log); err != nil {
 		return exit.Why(p.Err, dropin.Etcd, exit.Failure, err)

@@ -21,61 +21,72 @@ const (
 	aText     kind = "string"
 )
 
-// unused are the flags of kube-apiserver 1.37 that have no effect here, by what they take. Most are about parts of a cluster that
-// this server doesn't have: kubelets, peers, limits that are others here.
-var unused = map[kind]string{
-	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
-		emulation-forward-compatible enable-bootstrap-token-auth enable-garbage-collector
-		enable-logs-handler log-json-split-stream log-text-split-stream
-		permit-address-sharing permit-port-sharing runtime-config-emulation-forward-compatible
-		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
-	aNumber: `apiserver-count audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
-		audit-webhook-batch-throttle-qps audit-webhook-truncate-max-batch-size audit-webhook-truncate-max-event-size
-		default-watch-cache-size delete-collection-workers goaway-chance kubelet-port kubelet-read-only-port
-		lease-reuse-duration-seconds max-connection-bytes-per-sec min-request-timeout`,
-	aDuration: `audit-webhook-batch-initial-backoff audit-webhook-batch-max-wait audit-webhook-initial-backoff
-		authentication-token-webhook-cache-ttl authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
-		coordinated-leadership-lease-duration coordinated-leadership-renew-deadline coordinated-leadership-retry-period
-		etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-readycheck-timeout
-		event-ttl kubelet-timeout livez-grace-period log-flush-frequency request-timeout shutdown-delay-duration
-		shutdown-watch-termination-grace-period storage-initialization-timeout`,
-	aText: `allow-metric-labels allow-metric-labels-manifest audit-webhook-mode audit-webhook-version
-		authentication-token-webhook-version authorization-webhook-version debug-socket-path disabled-metrics emulated-version
-		etcd-servers-overrides external-hostname
-		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
-		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
-		show-hidden-metrics-for-version
-		storage-backend storage-media-type vmodule watch-cache-sizes`,
+// without are flags that have no effect here, of one type, and why.
+type without struct {
+	kind  kind
+	names string
+	why   string
+}
+
+// Why flags have no effect.
+const (
+	ofKubelets = "this server calls no kubelet"
+	ofPeers    = "servers over one store find each other in it"
+	ofVersions = "one version is served"
+	ofLog      = "the log has one form: see --v"
+	ofMetrics  = "all metrics are shown"
+	ofCache    = "the watch cache has everything that is stored, and etcd's history backs it"
+	ofLeaders  = "nobody acts on coordinated leader election"
+	ofEtcd     = "asked for when it's needed"
+)
+
+// unused are the flags of kube-apiserver 1.37 that have no effect here.
+var unused = []without{
+	{aBool, "aggregator-reject-forwarding-redirect", "redirects of aggregated API servers are always rejected"},
+	{aBool, "allow-privileged", "nothing runs pods"},
+	{aBool, "emulation-forward-compatible runtime-config-emulation-forward-compatible", ofVersions},
+	{aBool, "enable-bootstrap-token-auth", "nodes don't join by tokens"},
+	{aBool, "enable-garbage-collector", "APISERVER_LITE_CONTROLLERS says what runs"},
+	{aBool, "enable-logs-handler", "the log is on stderr"},
+	{aBool, "log-json-split-stream log-text-split-stream", ofLog},
+	{aBool, "permit-address-sharing permit-port-sharing", "the address is this server's alone"},
+	{aBool, "service-account-extend-token-expiration", "tokens live as long as they say"},
+	{aBool, "service-account-lookup", "a token's account is always looked up"},
+	{aBool, "shutdown-send-retry-after", "requests are refused with Retry-After while the server ends, always"},
+	{aBool, "watch-cache", ofCache},
+	{aNumber, "apiserver-count lease-reuse-duration-seconds", ofPeers},
+	{aNumber, "default-watch-cache-size", ofCache},
+	{aNumber, "delete-collection-workers", "deletions of a collection are always done several at once"},
+	{aNumber, "kubelet-port kubelet-read-only-port", ofKubelets},
+	{aNumber, "max-connection-bytes-per-sec", "no connection is throttled"},
+	{aDuration, "audit-webhook-batch-initial-backoff", "use --audit-webhook-initial-backoff"},
+	{aDuration, "coordinated-leadership-lease-duration coordinated-leadership-renew-deadline coordinated-leadership-retry-period", ofLeaders},
+	{aDuration, "etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-readycheck-timeout", ofEtcd},
+	{aDuration, "kubelet-timeout", ofKubelets},
+	{aDuration, "livez-grace-period", "/livez fails only where a restart helps"},
+	{aDuration, "log-flush-frequency", ofLog},
+	{aDuration, "shutdown-watch-termination-grace-period", "watches end with a bookmark when the requests before them are answered"},
+	{aDuration, "storage-initialization-timeout", ofEtcd},
+	{aText, "allow-metric-labels allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version", ofMetrics},
+	{aText, "debug-socket-path", "profiles are at /debug/pprof"},
+	{aText, "emulated-version min-compatibility-version", ofVersions},
+	{aText, "etcd-servers-overrides", "all is in one store"},
+	{aText, "external-hostname", "documents name paths, not hosts"},
+	{aText, "kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types", ofKubelets},
+	{aText, "log-json-info-buffer-size log-text-info-buffer-size logging-format vmodule", ofLog},
+	{aText, "peer-advertise-ip peer-advertise-port peer-ca-file", ofPeers},
+	{aText, "storage-backend storage-media-type", "the store is etcd, and has JSON"},
+	{aText, "watch-cache-sizes", ofCache},
 }
 
 // refused are the flags that ask for a protection, or for an answer, which isn't given here, with the reason. Their empty or false value
 // asks for nothing.
 var refused = map[string]string{
-	"admission-control":                        "use --enable-admission-plugins and --disable-admission-plugins",
-	"audit-webhook-config-file":                "audit events can be written to a file only, by --audit-log-path",
-	"authentication-token-webhook-config-file": "there is no authentication by webhook",
-	"authorization-config":                     "there is no chain of authorizers",
-	"authorization-policy-file":                "there is no ABAC",
-	"authorization-webhook-config-file":        "there is no authorization by webhook",
-	"disable-http2-serving":                    "HTTP/2 is always served",
-	"egress-selector-config-file":              "connections to webhooks can't be sent through a proxy",
-	"oidc-ca-file":                             oidcReason,
-	"oidc-client-id":                           oidcReason,
-	"oidc-groups-claim":                        oidcReason,
-	"oidc-groups-prefix":                       oidcReason,
-	"oidc-issuer-url":                          oidcReason,
-	"oidc-required-claim":                      oidcReason,
-	"oidc-signing-algs":                        oidcReason,
-	"oidc-username-claim":                      oidcReason,
-	"oidc-username-prefix":                     oidcReason,
-	"service-account-signing-endpoint":         "tokens are signed by a key in a file only",
-	"strict-transport-security-directives":     "the header Strict-Transport-Security isn't sent",
+	"admission-control":                "use --enable-admission-plugins and --disable-admission-plugins",
+	"authorization-policy-file":        "there is no ABAC: use RBAC, or a webhook",
+	"egress-selector-config-file":      "connections to webhooks can't be sent through a proxy",
+	"service-account-signing-endpoint": "tokens are signed by a key in a file only",
 }
-
-const oidcReason = "use --authentication-config"
-
-// refusedBools are those of refused that are true or false.
-var refusedBools = []string{"disable-http2-serving"}
 
 // FlagNames returns the names of kube-apiserver's flags, and of etcd's that has a meaning, for a test of the documentation.
 func FlagNames() iter.Seq[string] {
@@ -85,32 +96,19 @@ func FlagNames() iter.Seq[string] {
 	}
 }
 
-// addOthers adds to the set each flag of kube-apiserver that it doesn't have yet: those without an effect, whose names are added to noted
+// addOthers adds to the set the flags of kube-apiserver that have no meaning here: those without an effect, whose names are added to noted
 // when they are given, and those that are refused.
 func addOthers(set *pflag.FlagSet, noted *[]string) {
-	for k, names := range unused {
-		for name := range strings.FieldsSeq(names) {
-			if set.Lookup(name) == nil {
-				add(set, name, &unusedFlag{name: name, kind: k, noted: noted}, k == aBool)
+	for _, w := range unused {
+		for name := range strings.FieldsSeq(w.names) {
+			flag := set.VarPF(&unusedFlag{name: name, kind: w.kind, noted: noted}, name, "", "no effect here: "+w.why)
+			if w.kind == aBool { // a switch may be given without a value
+				flag.NoOptDefVal = "true"
 			}
 		}
 	}
 	for name, reason := range refused {
-		if set.Lookup(name) == nil {
-			add(set, name, &refusedFlag{reason: reason}, slices.Contains(refusedBools, name))
-		}
-	}
-}
-
-// add adds a flag; a switch may be given without a value.
-func add(set *pflag.FlagSet, name string, value pflag.Value, isSwitch bool) {
-	usage := "no effect here"
-	if _, ok := value.(*refusedFlag); ok {
-		usage = "refused: " + refused[name]
-	}
-	flag := set.VarPF(value, name, "", usage)
-	if isSwitch {
-		flag.NoOptDefVal = "true"
+		set.Var(&refusedFlag{reason: reason}, name, "refused: "+reason)
 	}
 }
 

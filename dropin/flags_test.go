@@ -34,9 +34,9 @@ func TestFlagsOfKubernetes(t *testing.T) {
 		if _, ok := refused[f.Name]; ok {
 			t.Errorf("--%s has a meaning, and stands in the table of those that are refused", f.Name)
 		}
-		for k, listed := range unused {
-			if slices.Contains(strings.Fields(listed), f.Name) {
-				t.Errorf("--%s has a meaning, and stands in the table of %s flags without an effect", f.Name, k)
+		for _, w := range unused {
+			if slices.Contains(strings.Fields(w.names), f.Name) {
+				t.Errorf("--%s has a meaning, and stands in the table of %s flags without an effect", f.Name, w.kind)
 			}
 		}
 	})
@@ -48,13 +48,13 @@ func TestFlagsOfKubernetes(t *testing.T) {
 // TestEveryFlagWithoutEffect: each is accepted with a value of its type and named, and refused with another.
 func TestEveryFlagWithoutEffect(t *testing.T) {
 	good := map[kind]string{aBool: "true", aNumber: "1", aDuration: "1s", aText: "x"}
-	for k, names := range unused {
-		for name := range strings.FieldsSeq(names) {
-			a, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "=" + good[k]}, none)
+	for _, w := range unused {
+		for name := range strings.FieldsSeq(w.names) {
+			a, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "=" + good[w.kind]}, none)
 			if err != nil || !slices.Equal(a.Unused, []string{"--" + name}) {
 				t.Errorf("--%s: %v", name, err)
 			}
-			if k == aText {
+			if w.kind == aText {
 				continue
 			}
 			if _, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "=nonsense"}, none); err == nil || !strings.Contains(err.Error(), "--"+name) {

@@ -67,7 +67,6 @@ type flags struct {
 	bindAddress, certDir, serviceIPs string
 	advertise, reconciler            string
 	port, verbosity                  int
-	reads, writes                    int // requests at once
 	fair                             bool
 	tls                              tlsFlags
 	featureGates, runtimeConfig      []string
@@ -139,9 +138,9 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	f.tls.add(set)
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services; of two networks, the first is used")
 	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")
+	s.Serving.AddKubernetesFlags(set)
 	set.IntVar(&s.Bounds.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
-	set.IntVar(&f.reads, "max-requests-inflight", server.DefaultMaxReads, "with --max-mutating-requests-inflight, how many requests are worked for at once")
-	set.IntVar(&f.writes, "max-mutating-requests-inflight", server.DefaultMaxWrites, "with --max-requests-inflight, how many requests are worked for at once")
+	s.Bounds.AddKubernetesFlags(set)
 	set.BoolVar(&f.fair, "enable-priority-and-fairness", true, "false has no effect: requests are always shared fairly")
 	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs of Kubernetes' feature gates; the log names those without an effect here")
 	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "what of the API is served: pairs of true|false and group/version, group/version/resource, api/all, api/ga, api/beta or api/alpha")
@@ -205,10 +204,9 @@ func (a *APIServer) apply(f *flags) error {
 	if !f.fair { // it stays on; the log says so
 		a.Unused = append(a.Unused, "--enable-priority-and-fairness=false")
 	}
-	if f.reads < 0 || f.writes < 0 || f.reads+f.writes == 0 {
-		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", f.reads, f.writes)
+	if b := s.Bounds; b.MaxReads < 0 || b.MaxWrites < 0 || b.MaxReads+b.MaxWrites == 0 {
+		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", b.MaxReads, b.MaxWrites)
 	}
-	s.Bounds.MaxRequests = f.reads + f.writes
 	if s.Data.History = s.Etcd.CompactionInterval; s.Data.History < 0 { // nothing is compacted
 		s.Data.History = endless
 	}

@@ -28,7 +28,7 @@ func TestParseAPIServer(t *testing.T) {
 	if s.Serving.Listen != "127.0.0.1:7" || !s.TLS.On || s.TLS.Dir != "/certs" || !s.Data.Ephemeral || !s.API.ManagedFieldsAlways || s.API.Builtin != builtin.All || s.API.Controllers != "none" {
 		t.Errorf("%+v", s)
 	}
-	if s.Access.ClientCAFile != "/certs/ca.crt" || !s.Access.RBAC() || s.API.ServiceIPs != netip.MustParsePrefix("10.1.0.0/24") || a.LogLevel != slog.LevelDebug {
+	if s.Access.ClientCAFile != "/certs/ca.crt" || !strings.Contains(s.Access.AuthorizationMode, "RBAC") || s.API.ServiceIPs != netip.MustParsePrefix("10.1.0.0/24") || a.LogLevel != slog.LevelDebug {
 		t.Errorf("%+v, %v", s.Access, s.API.ServiceIPs)
 	}
 	if s.TLS.Config.MinVersion != tls.VersionTLS13 || !slices.Equal(s.TLS.Config.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) {
@@ -118,18 +118,22 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"resource in capital": {"--runtime-config=apps/v1/Deployments=false", "lower case"},
 		"neither on nor off":  {"--runtime-config=apps/v1=perhaps", "--runtime-config"},
 		"ports of nodes":      {"--service-node-port-range=9-1", "--service-node-port-range"},
-		"webhook for tokens":  {"--authentication-token-webhook-config-file=x", "--authentication-token-webhook-config-file"},
-		"webhook for rules":   {"--authorization-webhook-config-file=x", "--authorization-webhook-config-file"},
+		"half of OIDC":        {"--oidc-client-id=x", "--oidc-issuer-url"},
+		"ABAC":                {"--authorization-policy-file=x", "--authorization-policy-file"},
 		"flag of old":         {"--insecure-port=8080", "--insecure-port"},
 		"no requests":         {"--max-requests-inflight=0 --max-mutating-requests-inflight=0", "--max-mutating-requests-inflight=0"},
 		"fewer than none":     {"--max-requests-inflight=-1", "must not be negative"},
-		"no HTTP/2":           {"--disable-http2-serving", "--disable-http2-serving"},
+		"many connections":    {"--goaway-chance=0.5", "--goaway-chance"},
 		"another controller":  {"--controllers=all", "--controllers"},
-		"audit by a webhook":  {"--audit-webhook-config-file=x", "--audit-webhook-config-file"},
-		"chain of authorizer": {"--authorization-config=x", "--authorization-config"},
+		"egress":              {"--egress-selector-config-file=x", "--egress-selector-config-file"},
+		"signer elsewhere":    {"--service-account-signing-endpoint=x", "--service-account-signing-endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseAPIServer(append([]string{"--bind-address=::1"}, strings.Fields(tc.arg)...), none); err == nil || !strings.Contains(err.Error(), tc.want) {
+			a, err := ParseAPIServer(append([]string{"--bind-address=::1"}, strings.Fields(tc.arg)...), none)
+			if err == nil {
+				err = a.Check()
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want one that names %s", err, tc.want)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,6 +44,8 @@ type Options struct {
 	// NoInitialEvents refuses watches and lists that ask for sendInitialEvents, as kube-apiserver without its feature
 	// WatchList does.
 	NoInitialEvents bool
+	// MinWatchTimeout is how long a watch lasts at least whose client doesn't say it; it's at most twice as long. Defaults to 30 minutes.
+	MinWatchTimeout time.Duration
 	// Webhooks says at which addresses webhooks may be called. The zero Policy is described there.
 	Webhooks conversion.Policy
 	Log      *slog.Logger // defaults to slog.Default()

@@ -46,7 +46,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	w.held.flow = h.flowOf(r)
 	ctx := fair.NewContext(r.Context(), w.held.flow)
 	if class != inflight.Long {
-		limit := timeLimit(inflight.Read, r, w.query)
+		limit := h.timeLimit(inflight.Read, r, w.query)
 		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
 			limit = min(limit, discoveryDeadline)
 		}

@@ -87,15 +87,8 @@ func (a *asked) kubeconfig() string {
 func (a *asked) writeKubeconfig(file string) {
 	a.t.Helper()
 	authority := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}))
-	write(a.t, file, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+	writeFile(a.t, file, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
  clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: of-the-server}}]}`, a.URL, authority))
-}
-
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // broken fails each call in a way that isn't tried again.
@@ -207,7 +200,7 @@ func TestAuthorizationConfig(t *testing.T) {
 	})
 	file, kubeconfig := filepath.Join(t.TempDir(), "authorization.yaml"), denies.kubeconfig()
 	secrets := "has(request.resourceAttributes) && request.resourceAttributes.resource == 'secrets'"
-	write(t, file, chainOf(hookInChain("guard", kubeconfig, "Deny", secrets), rbacInChain))
+	writeFile(t, file, chainOf(hookInChain("guard", kubeconfig, "Deny", secrets), rbacInChain))
 	d := newDoors(t, func(s *server.Server) { s.Access.AuthorizationConfigFile = file })
 	d.ask(nil, true, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"alice"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"alice"}]}`, "Authorization", "Bearer root-token")
 	get := func(path string) (int, string) {
@@ -225,11 +218,11 @@ func TestAuthorizationConfig(t *testing.T) {
 		t.Errorf("failurePolicy Deny: %d, want 500", code)
 	}
 
-	write(t, file, chainOf(rbacInChain, `{type: Node, name: node}`))
+	writeFile(t, file, chainOf(rbacInChain, `{type: Node, name: node}`))
 	await.Until(t, "a type that wasn't there at the start is refused", func() bool { return strings.Contains(d.log.String(), "authorizer type Node is not allowed") })
-	write(t, file, chainOf(hookInChain("guard", kubeconfig, "Deny", "true")))
+	writeFile(t, file, chainOf(hookInChain("guard", kubeconfig, "Deny", "true")))
 	await.Until(t, "a file without RBAC is refused", func() bool { return strings.Contains(d.log.String(), "missing required types: [RBAC]") })
-	write(t, file, chainOf(hookInChain("guard", kubeconfig, "NoOpinion", secrets), rbacInChain))
+	writeFile(t, file, chainOf(hookInChain("guard", kubeconfig, "NoOpinion", secrets), rbacInChain))
 	await.Until(t, "failurePolicy NoOpinion", func() bool { code, _ := get("/api/v1/namespaces/b/secrets"); return code == http.StatusOK })
 
 	second := newAsked(t, func(map[string]any) (map[string]any, int) {
@@ -319,10 +312,10 @@ func TestTokenWebhook(t *testing.T) {
 // TestAskedRefusals: what can't be used of the files and flags about who is asked refuses the start, in one line.
 func TestAskedRefusals(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "empty"), "")
+	writeFile(t, filepath.Join(dir, "empty"), "")
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "file.yaml")
-		write(t, name, text)
+		writeFile(t, name, text)
 		return name
 	}
 	hook := newAsked(t, broken).kubeconfig()

@@ -55,7 +55,9 @@ func TestAuditWebhook(t *testing.T) {
 				t.Errorf("the webhook got %s", got)
 			}
 			if test.file {
-				await.Until(t, "the file has them, too", func() bool { return strings.Contains(lines(a.events()), "ResponseComplete list /v1/configmaps//default/ 200") })
+				await.Until(t, "the file has them, too", func() bool {
+					return strings.Contains(lines(a.events()), "ResponseComplete list /v1/configmaps//default/ 200")
+				})
 			}
 			second.writeKubeconfig(kubeconfig)
 			await.Until(t, "the kubeconfig's new server gets events", func() bool { a.Get(configMaps); return len(second.stages(configMaps)) > 0 })
@@ -87,7 +89,7 @@ func TestAuditWebhookFails(t *testing.T) {
 func TestAuditWebhookHangs(t *testing.T) {
 	hook := newAsked(t, broken)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	write(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\n"+everythingAtMetadata)
+	writeFile(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\n"+everythingAtMetadata)
 	s := &server.Server{Audit: audit.Options{PolicyFile: policy, Webhook: audit.Webhook{ConfigFile: hook.kubeconfig(), InitialBackoff: time.Hour, Batch: audit.Batch{MaxWait: time.Millisecond}}}}
 	s.Serving.Listen, s.Data.Ephemeral = "127.0.0.1:0", true
 	if err := s.Start(t.Context()); err != nil {
@@ -110,7 +112,7 @@ func TestAuditWebhookHangs(t *testing.T) {
 func TestAuditWebhookRefusals(t *testing.T) {
 	hook := newAsked(t, taken).kubeconfig()
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	write(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\n"+everythingAtMetadata)
+	writeFile(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\n"+everythingAtMetadata)
 	for name, test := range map[string]struct {
 		webhook audit.Webhook
 		want    string

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/events"
 )
 
 // Bounds are how much clients may take.
@@ -41,6 +43,9 @@ type Bounds struct {
 	// GoawayChance is the probability, 0.02 at most, with which a request over HTTP/2 has its client open another connection, so that clients spread over
 	// several servers. Defaults to none.
 	GoawayChance float64
+
+	// EventTTL is how long an Event lives after its last write. Defaults to 1h.
+	EventTTL time.Duration
 }
 
 // maxGoawayChance is the most that kube-apiserver takes.
@@ -53,6 +58,7 @@ func (b *Bounds) AddKubernetesFlags(set *pflag.FlagSet) {
 	set.DurationVar(&b.RequestTimeout, "request-timeout", readDeadline, "how long a request may take that isn't a watch; a write never takes more than 34 s")
 	set.Var((*seconds)(&b.MinWatchTimeout), "min-request-timeout", "how many seconds a watch lasts at least whose client doesn't say it; it's at most twice as long (default 1800)")
 	set.Float64Var(&b.GoawayChance, "goaway-chance", 0, "probability, 0.02 at most, with which a request over HTTP/2 has its client open another connection, so that clients spread over several servers")
+	set.DurationVar(&b.EventTTL, "event-ttl", events.DefaultTTL, "how long an Event lives after its last write")
 }
 
 // AddKubernetesFlags adds those of kube-apiserver's flags that mean the same here.
@@ -60,6 +66,13 @@ func (s *Serving) AddKubernetesFlags(set *pflag.FlagSet) {
 	set.StringSliceVar(&s.TransportSecurity, "strict-transport-security-directives", nil, "directives of the header Strict-Transport-Security, as max-age=31536000, which answers over HTTPS have then")
 	set.BoolVar(&s.NoHTTP2, "disable-http2-serving", false, "serve HTTP/1.1 only")
 	set.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long the server goes on to serve when it's told to end, while /readyz fails, so that load balancers notice")
+}
+
+// AddFlags adds the flags that only this server has.
+func (b *Bounds) AddFlags(set *pflag.FlagSet) {
+	set.IntVar(&b.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")
+	set.IntVar(&b.HTTP2MaxStreams, "http2-max-streams", DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
+	set.DurationVar(&b.WatchWriteTimeout, "watch-write-timeout", DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
 }
 
 // seconds is a flag that takes a number of seconds.
@@ -81,7 +94,12 @@ func (s *seconds) Set(text string) error {
 }
 
 // requests returns how many requests are worked for at once.
-func (b *Bounds) requests() int { return cmp.Or(b.MaxReads+b.MaxWrites, DefaultMaxReads+DefaultMaxWrites) }
+func (b *Bounds) requests() int {
+	return cmp.Or(b.MaxReads+b.MaxWrites, DefaultMaxReads+DefaultMaxWrites)
+}
+
+// requestTimeout is how long a request may take.
+func (b *Bounds) requestTimeout() time.Duration { return cmp.Or(b.RequestTimeout, readDeadline) }
 
 // validate tells the first bound that can't work, by the name of its flag.
 func (b *Bounds) validate() error {
@@ -98,6 +116,8 @@ func (b *Bounds) validate() error {
 		return fmt.Errorf("--request-timeout can not be negative value: %v", b.RequestTimeout)
 	case b.MinWatchTimeout < 0:
 		return fmt.Errorf("--min-request-timeout can not be negative value: %v", b.MinWatchTimeout)
+	case b.EventTTL < 0:
+		return fmt.Errorf("--event-ttl must not be negative: %v", b.EventTTL)
 	case b.GoawayChance < 0 || b.GoawayChance > maxGoawayChance:
 		return fmt.Errorf("--goaway-chance can not be less than 0 or greater than %v: %v", maxGoawayChance, b.GoawayChance)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -46,6 +47,7 @@ type handler struct {
 	registry *registry.Registry
 	gate
 	streams
+	manner
 	capacity  *capacity
 	metrics   *metrics.Metrics
 	tells     tells
@@ -73,6 +75,13 @@ type besides struct {
 	snapshots *resets.Snapshots
 	backup    snapshot.Open // of snapshots of the store
 	members   *etcd.Server  // nil unless the store has several
+}
+
+// manner is how all requests are answered.
+type manner struct {
+	timeout  time.Duration // for a request that isn't a watch
+	goaway   float64       // the probability with which a client over HTTP/2 has to open another connection
+	security string        // the header Strict-Transport-Security; "": there is none
 }
 
 // gate is what a request passes before its route.
@@ -168,8 +177,11 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Audit-Id", w.auditID)
-	if w.end.lobby {
-		header.Set("Connection", "close")
+	if h.security != "" {
+		header.Set("Strict-Transport-Security", h.security)
+	}
+	if w.end.lobby || h.goaway > 0 && r.ProtoMajor == 2 && rand.Float64() < h.goaway {
+		header.Set("Connection", "close") // which over HTTP/2 is a GOAWAY: what is open on the connection goes on
 	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		// net/http hides whether the request had a Content-Length too. A proxy that went by it may have seen another
@@ -260,7 +272,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 // that the server's health waits for nobody's place, and it ends with the request's time. A request that is let in goes on
 // with a context that doesn't end then: it may be a watch.
 func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err error) {
-	limit, err := w.arrivalLimit(r)
+	limit, err := h.arrivalLimit(w, r)
 	if err != nil {
 		h.auditRefused(w, r)
 		return nil, err

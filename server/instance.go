@@ -127,8 +127,9 @@ type rights struct {
 type loops struct {
 	background sync.WaitGroup // all but HTTP's: see serve
 	stop       context.CancelFunc
-	failed     chan error   // what ended by itself; room for each: maxLoops
-	waitingFor atomic.Value // a string: what close waits for, for the log
+	failed     chan error    // what ended by itself; room for each: maxLoops
+	waitingFor atomic.Value  // a string: what close waits for, for the log
+	delay      time.Duration // of the end
 }
 
 // maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction, election and aggregator.
@@ -141,7 +142,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys}, loops: loops{failed: make(chan error, maxLoops)}}
+	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys}, loops: loops{failed: make(chan error, maxLoops), delay: s.Serving.ShutdownDelay}}
 	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
@@ -218,7 +219,8 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 		Secure:         g.certificate != nil || s.TLS.On,
 		MaxConnections: s.Bounds.MaxConnections,
 		MaxStreams:     cmp.Or(s.Bounds.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
-		WriteTimeout:   writeTimeout,
+		WriteTimeout:   s.Bounds.requestTimeout() + sayLate,
+		NoHTTP2:        s.Serving.NoHTTP2,
 		StreamTimeout:  cmp.Or(s.Bounds.WatchWriteTimeout, DefaultWatchWriteTimeout),
 		Timeouts:       s.tests.timeouts.Timeouts,
 		Log:            in.log,
@@ -231,7 +233,7 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
 		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
-		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, Manager: s.manager(),
+		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, MinWatchTimeout: s.Bounds.MinWatchTimeout, Manager: s.manager(),
 		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Log: in.log,
 	})
 	writes.InitialNamespaces(in.registry)
@@ -245,7 +247,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		return nil, err
 	}
 	on, _ := controllers.ParseSet(s.API.Controllers) // validate has looked at it
-	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], PrepareToken: accounts.Prepare, IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica != nil}
+	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], PrepareToken: accounts.Prepare, IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, EventTTL: s.Bounds.EventTTL, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica != nil}
 	who = &identity{tokens: g.tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.rights.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
@@ -374,16 +376,16 @@ func (in *instance) etcdStopped() error {
 }
 
 // close undoes whatever open did, in the opposite order, and waits for all of it, but no longer than
-// closeTimeout, or brokenTimeout if etcd has failed or fails meanwhile.
+// closeTimeout after Serving.ShutdownDelay, or brokenTimeout if etcd has failed or fails meanwhile.
 func (in *instance) close() error {
-	slow := time.AfterFunc(slowClose, func() { in.log.Warn("still closing", "waiting_for", in.loops.waitingFor.Load()) })
+	slow := time.AfterFunc(in.loops.delay+slowClose, func() { in.log.Warn("still closing", "waiting_for", in.loops.waitingFor.Load()) })
 	defer slow.Stop()
 
 	began := time.Now()
 	done := make(chan error, 1) // capacity 1, because closeAll may end after close has given up
 	// If close gives up, this goroutine stays, and with it what it waits for. The process is expected to end then.
 	go func() { done <- in.closeAll() }()
-	timeout, failed := time.NewTimer(closeTimeout), in.storeDone()
+	timeout, failed := time.NewTimer(in.loops.delay+closeTimeout), in.storeDone()
 	defer timeout.Stop()
 	for {
 		select {
@@ -391,7 +393,7 @@ func (in *instance) close() error {
 			return err
 		case <-failed:
 			failed = nil
-			timeout.Reset(min(brokenTimeout, closeTimeout-time.Since(began)))
+			timeout.Reset(min(brokenTimeout, in.loops.delay+closeTimeout-time.Since(began)))
 		case <-timeout.C:
 			return fmt.Errorf("gave up after %v of waiting for %s to end", time.Since(began).Round(time.Second), in.loops.waitingFor.Load())
 		}
@@ -399,8 +401,9 @@ func (in *instance) close() error {
 }
 
 func (in *instance) closeAll() error {
-	began := time.Now()
 	in.stopping.Store(true)
+	in.delay()
+	began := time.Now()
 	errs := []error{removeURLFile(in.left.urlFile), in.left.kubeconfig.Remove()}
 	if in.replica != nil {
 		in.loops.waitingFor.Store("the end of its leadership")
@@ -440,6 +443,20 @@ func (in *instance) closeAll() error {
 	}
 	in.backing.keys.Close()
 	return errors.Join(errs...)
+}
+
+// delay lets the server go on to serve for Serving.ShutdownDelay, if it serves.
+func (in *instance) delay() {
+	if in.loops.delay == 0 || !in.ready.Load() {
+		return
+	}
+	in.loops.waitingFor.Store("the delay of --shutdown-delay-duration")
+	over := time.NewTimer(in.loops.delay)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-in.storeDone():
+	}
 }
 
 // closePort answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes the port.

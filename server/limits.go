@@ -34,8 +34,8 @@ const (
 	readDeadline  = 60 * time.Second
 	writeDeadline = 34 * time.Second
 
-	// writeTimeout is net/http's for an answer. It leaves one that reaches the deadline of reads some time to say so.
-	writeTimeout = readDeadline + 5*time.Second
+	// sayLate is how long after its deadline net/http still waits for an answer: it may say that.
+	sayLate = 5 * time.Second
 )
 
 // collectionWrites is how many seats the deletion of a collection takes: as many as the writes that it does at once.
@@ -268,7 +268,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class inflight.Class,
 		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.held.flow)))
 		return nil
 	}
-	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.held.flow), w.begun.Add(timeLimit(class, r, w.query)))
+	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.held.flow), w.begun.Add(h.timeLimit(class, r, w.query)))
 	defer cancel()
 	r = r.WithContext(h.traced(ctx, w, r))
 	if err := h.readThenSit(w, r, class); err != nil {
@@ -314,10 +314,10 @@ func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class
 
 // timeLimit returns how long a request may take that isn't a watch, from its headers on. Where the client gives it no time, or one that can't
 // be read, it's the longest.
-func timeLimit(class inflight.Class, r *http.Request, query url.Values) time.Duration {
-	limit := readDeadline
+func (h *handler) timeLimit(class inflight.Class, r *http.Request, query url.Values) time.Duration {
+	limit := h.timeout
 	if class == inflight.Write {
-		limit = writeDeadline
+		limit = min(limit, writeDeadline)
 	}
 	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 && !access.LongRunning(access.AttributesOf(r)) {
 		limit = min(limit, asked)
@@ -328,7 +328,7 @@ func timeLimit(class inflight.Class, r *http.Request, query url.Values) time.Dur
 // arrivalLimit returns how long it may take until it's known who makes a request, and whether he may: no longer than the
 // request itself. The start of a watch takes no longer than a read. A timeout that can't be read is refused, as by kube-apiserver, which asks
 // after that who sends it, and so is a request whose time is over by now. A request that may last as long as its client wants has none.
-func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
+func (h *handler) arrivalLimit(w *response, r *http.Request) (time.Duration, error) {
 	var query url.Values
 	if strings.Contains(r.URL.RawQuery, "timeout=") { // the others needn't be parsed
 		if asks := access.AttributesOf(r); !access.LongRunning(asks) && r.URL.Path != "/debug/quiescent" { // which reads its own
@@ -344,5 +344,5 @@ func (w *response) arrivalLimit(r *http.Request) (time.Duration, error) {
 			return 0, registry.ErrEnded
 		}
 	}
-	return timeLimit(inflight.ClassOf(r), r, query), nil
+	return h.timeLimit(inflight.ClassOf(r), r, query), nil
 }

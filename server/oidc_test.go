@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/pem"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -85,5 +86,44 @@ func TestAnonymous(t *testing.T) {
 	open := newDoors(t, func(s *server.Server) { s.Access.AnonymousAuth = &yes })
 	if r, _ := open.Do(http.MethodGet, "/api", ""); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without rules /api is %s though --anonymous-auth=true", r.Status)
+	}
+}
+
+// TestOIDCFlags: the flags --oidc-* mean what they mean for kube-apiserver, and the file of authorities is read again.
+func TestOIDCFlags(t *testing.T) {
+	i, other := credentials.NewIssuer(t), credentials.NewAuthority(t, "others")
+	authorities := filepath.Join(t.TempDir(), "ca.crt")
+	pemOf := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw}))
+	writeFile(t, authorities, pemOf)
+	options := access.OIDC{IssuerURL: i.URL, ClientID: "lite", CAFile: authorities, GroupsClaim: "roles", GroupsPrefix: "of-", SigningAlgs: []string{"ES256"}, RequiredClaims: []string{"hd=example.com"}}
+	d := newDoors(t, func(s *server.Server) { s.Access.OIDC = options })
+	good := i.Token(t, nil)
+	until(t, "the issuer's keys", func() bool { return d.whoHas(good) != "401" })
+	if got, want := d.whoHas(good), i.URL+"#ann/ of-oidc:dev,of-oidc:ops,system:authenticated"; got != want {
+		t.Errorf("it's %s, want %s", got, want)
+	}
+	if got := d.whoHas(i.Token(t, map[string]any{"hd": "else.example"})); got != "401" {
+		t.Errorf("without the required claim it's %s", got)
+	}
+	otherText, err := os.ReadFile(other.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, authorities, pemOf+string(otherText))
+	until(t, "the file is read again", func() bool { return strings.Contains(d.log.String(), "--oidc-ca-file has changed, and is in effect") })
+	if got := d.whoHas(good); got == "401" {
+		t.Error("the token isn't believed any more")
+	}
+
+	options.UsernameClaim, options.UsernamePrefix, options.SigningAlgs = "tenant", "-", nil
+	d = newDoors(t, func(s *server.Server) { s.Access.OIDC = options })
+	if got := d.whoHas(good); got != "401" {
+		t.Errorf("with RS256 alone, the default, it's %s", got)
+	}
+	options.SigningAlgs = []string{"RS256", "ES256"}
+	d = newDoors(t, func(s *server.Server) { s.Access.OIDC = options })
+	until(t, "the issuer's keys", func() bool { return d.whoHas(good) != "401" })
+	if got := d.whoHas(good); !strings.HasPrefix(got, "acme/") {
+		t.Errorf("without a prefix it's %s", got)
 	}
 }

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +58,10 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	}
 	h.tells.traffic, h.tells.tracer = h.newTraffic(in), in.noted.tracer
 	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.may != nil))
+	h.timeout, h.goaway = s.Bounds.requestTimeout(), s.Bounds.GoawayChance
+	if in.port.Secure {
+		h.security = strings.Join(s.Serving.TransportSecurity, "; ")
+	}
 	return h
 }
 

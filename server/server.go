@@ -248,9 +248,6 @@ type API struct {
 	// addresses. By default none that is private, loopback or link-local.
 	WebhookAddresses []netip.Prefix
 
-	// EventTTL is how long an Event lives after its last write. Defaults to 1h.
-	EventTTL time.Duration
-
 	// Register, if set, is called before the server starts to serve, for Go programs that serve types
 	// of their own: see registry.Register.
 	Register func(*registry.Registry)

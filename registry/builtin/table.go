@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,6 +51,8 @@ type Options struct {
 	ServiceIPs netip.Prefix
 	// NodePorts are the ports that Services may have on all nodes. Defaults to DefaultNodePorts.
 	NodePorts utilnet.PortRange
+	// EventTTL is how long an Event lives after its last write. Defaults to events.DefaultTTL.
+	EventTTL time.Duration
 	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
 	Address netip.AddrPort
 	// CheckPolicies has the answer to the write of a ValidatingAdmissionPolicy say what its expressions get wrong about the objects
@@ -95,7 +98,7 @@ func Register(r *registry.Registry, o Options) {
 // core are the kinds that are served by default, besides Namespace and CustomResourceDefinition, which package registry has.
 func core(r *registry.Registry, o Options) []registry.Type {
 	return slices.Concat(
-		configs.Kinds(), events.Kinds(), controlplane.Leases(),
+		configs.Kinds(), events.Kinds(o.EventTTL), controlplane.Leases(),
 		rights.Kinds(rights.Options{Authorizer: o.Authorizer, PrepareToken: o.PrepareToken, IssueToken: o.IssueToken, ReviewToken: o.ReviewToken}),
 		hooks.Kinds(r, o.Authorizer, o.CheckPolicies),
 	)

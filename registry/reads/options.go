@@ -1,6 +1,7 @@
 package reads
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"net/url"
@@ -135,12 +136,9 @@ func (o *listOptions) place(combined *internalversion.ListOptions) (err error) {
 	return err
 }
 
-// A watch that doesn't say when it wants to end ends at a random time between these, so that watchers
-// that came together don't come back together. kube-apiserver's figures.
-const (
-	minWatchTimeout = 1800 * time.Second
-	maxWatchTimeout = 3600 * time.Second
-)
+// defaultMinWatchTimeout is kube-apiserver's. A watch that doesn't say when it wants to end ends at a random time between the least and twice that, so
+// that watchers that came together don't come back together.
+const defaultMinWatchTimeout = 1800 * time.Second
 
 // parseWatchOptions reads the parameters of a watch. limit means nothing to it, and continue doesn't go with a state.
 func (e Reader) parseWatchOptions(values url.Values) (listOptions, error) {
@@ -173,7 +171,8 @@ func (e Reader) parseWatchOptions(values url.Values) (listOptions, error) {
 	o.initialEvents = initial || !hasInitial && o.revision == 0
 	switch {
 	case seconds == 0:
-		o.timeout = minWatchTimeout + rand.N(maxWatchTimeout-minWatchTimeout)
+		least := cmp.Or(r.MinWatchTimeout, defaultMinWatchTimeout)
+		o.timeout = least + rand.N(least)
 	case seconds < 0:
 		return o, registry.BadRequest("invalid value %d of the query parameter timeoutSeconds: must not be negative", seconds)
 	case seconds > int64(math.MaxInt64/time.Second):

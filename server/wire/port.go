@@ -41,6 +41,7 @@ type Options struct {
 	WriteTimeout   time.Duration // for an answer, from the request's headers on
 	StreamTimeout  time.Duration // for a stream whose client takes nothing
 	Timeouts       Timeouts
+	NoHTTP2        bool // HTTP/1.1 only
 
 	Log *slog.Logger
 }
@@ -105,8 +106,8 @@ func (p *Port) Serve(ctx context.Context, h http.Handler, secure *tls.Config, fa
 		DisableGeneralOptionsHandler: true,
 	}
 	p.http.Protocols.SetHTTP1(true)
-	p.http.Protocols.SetHTTP2(true)
-	p.http.Protocols.SetUnencryptedHTTP2(true)
+	p.http.Protocols.SetHTTP2(!p.NoHTTP2)
+	p.http.Protocols.SetUnencryptedHTTP2(!p.NoHTTP2)
 	p.serving.Go(func() {
 		var err error
 		if secure != nil {

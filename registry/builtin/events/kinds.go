@@ -2,6 +2,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -22,12 +23,12 @@ import (
 
 const eventsGroup = "events.k8s.io"
 
-// Kinds are the lines of the table.
-func Kinds() []registry.Type {
+// Kinds are the lines of the table. An event lives so long after its last write; 0 is kube-apiserver's default, DefaultTTL.
+func Kinds(ttl time.Duration) []registry.Type {
 	return []registry.Type{
 		{Names: line.Names("", "v1", "Event", "ev"), New: line.New[corev1.Event], ValidName: rules.PathSegment,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Uncached: true, Dependents: registry.NoDependents},
-			Deletion: registry.Deletion[registry.Typed]{TTL: eventTTL, Times: eventTimes}, Selection: registry.Selection{Fields: eventFields, Aliases: map[string]string{"source": "source.component|reportingComponent"}}, Columns: eventColumns, Validate: line.Rules(validateEvent)},
+			Deletion: registry.Deletion[registry.Typed]{TTL: cmp.Or(ttl, DefaultTTL), Times: eventTimes}, Selection: registry.Selection{Fields: eventFields, Aliases: map[string]string{"source": "source.component|reportingComponent"}}, Columns: eventColumns, Validate: line.Rules(validateEvent)},
 		{Names: line.Names(eventsGroup, "v1", "Event", "ev"), New: line.New[eventsv1.Event],
 			Strategy:  registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Uncached: true, Dependents: registry.NoDependents},
 			Selection: registry.Selection{Fields: newEventFields, Aliases: newEventAliases}, Columns: newEventColumns, Validate: line.Rules(validateNewEvent),
@@ -35,8 +36,8 @@ func Kinds() []registry.Type {
 	}
 }
 
-// eventTTL is how long an event lives after its last write, as with kube-apiserver.
-const eventTTL = time.Hour
+// DefaultTTL is kube-apiserver's.
+const DefaultTTL = time.Hour
 
 var (
 	// eventTimes are those of a stored event that its writer sets anew whenever it happens again.
