@@ -1,6 +1,10 @@
 package server
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/apiserver-lite/apiserver-lite/server/bounds"
+)
 
 // What bodies take in memory, by estimate, while they're decoded, checked and stored.
 const (
@@ -22,7 +26,7 @@ const (
 
 // All of that stays below 1 GiB, with what is on its way of small bodies; otherwise this doesn't compile. One body may go beyond
 // maxRaw (package fair).
-const _ = uint(1<<30 - maxBodies - maxRaw - maxBody - maxUploads*trustedBody - (DefaultMaxReads+DefaultMaxWrites)*freeBody)
+const _ = uint(1<<30 - maxBodies - maxRaw - maxBody - maxUploads*trustedBody - (bounds.DefaultMaxReads+bounds.DefaultMaxWrites)*freeBody)
 
 // rawSeats returns how many seats of capacity.raw a body takes.
 func rawSeats(size int) int { return (size + rawUnit - 1) / rawUnit }

@@ -64,7 +64,7 @@
 //     10,000 levels and, as YAML, have 100,000 tokens (package markup).
 //   - Bodies at work: what those take together that are estimated to take more than 512 KiB (freeBody) is 512 MiB (maxBodies),
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
-//   - Requests that are being worked for: 600 (DefaultMaxReads, DefaultMaxWrites; Bounds.MaxReads and MaxWrites), of which leases have 24 for themselves (package flowcontrol).
+//   - Requests that are being worked for: 600 (bounds.DefaultMaxReads, DefaultMaxWrites; Bounds.MaxReads and MaxWrites), of which leases have 24 for themselves (package flowcontrol).
 //     The deletion of a collection takes collectionWrites of these. A request gives its seat back when its answer begins.
 //   - Bodies of more than 64 KiB (trustedBody) as they are sent, until there is room for what is made of them: 128 MiB (maxRaw).
 //   - Bodies that are on their way: 400 (maxUploads). Requests whose user isn't known yet: 1,024 (maxArrivals). Requests that

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
@@ -26,11 +27,12 @@ import (
 // newGate returns a handler without a registry: only what lets requests in or refuses them can be tested with it.
 func newGate(ready bool, f *inflight.Requests) *handler {
 	h := &handler{
-		log:   slog.New(slog.DiscardHandler),
-		ready: func() bool { return ready }, checks: []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
+		log:      slog.New(slog.DiscardHandler),
+		state:    state{func() bool { return ready }, []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}}},
 		capacity: newCapacity(flowcontrol.NewAddresses(2, fair.Limits{}), nil), // of which leases have one, and where nobody waits
 		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{}},
 		metrics:  metrics.New(nil),
+		manner:   manner{timeout: bounds.DefaultRequestTimeout},
 	}
 	h.capacity.inflight = f
 	h.routes = h.newRoutes(h.metrics.Registry, false)

@@ -47,13 +47,12 @@ type handler struct {
 	registry *registry.Registry
 	gate
 	streams
-	manner
+	manner    manner
 	capacity  *capacity
 	metrics   *metrics.Metrics
 	tells     tells
 	discovery *discovery.Discovery
-	ready     func() bool // tells whether the server is ready for requests
-	checks    []check     // of its health
+	state     state
 	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
 	pulse     *replica.Pulse // nil: no other process uses the store
 	besides   besides
@@ -75,6 +74,12 @@ type besides struct {
 	snapshots *resets.Snapshots
 	backup    snapshot.Open // of snapshots of the store
 	members   *etcd.Server  // nil unless the store has several
+}
+
+// state tells how the server is.
+type state struct {
+	ready  func() bool // for requests
+	checks []check     // of its health
 }
 
 // manner is how all requests are answered.
@@ -177,10 +182,10 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Audit-Id", w.auditID)
-	if h.security != "" {
-		header.Set("Strict-Transport-Security", h.security)
+	if h.manner.security != "" {
+		header.Set("Strict-Transport-Security", h.manner.security)
 	}
-	if w.end.lobby || h.goaway > 0 && r.ProtoMajor == 2 && rand.Float64() < h.goaway {
+	if w.end.lobby || h.manner.goaway > 0 && r.ProtoMajor == 2 && rand.Float64() < h.manner.goaway {
 		header.Set("Connection", "close") // which over HTTP/2 is a GOAWAY: what is open on the connection goes on
 	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {

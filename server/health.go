@@ -65,7 +65,7 @@ func (h *handler) health(kind string) http.HandlerFunc {
 		query := r.URL.Query()
 		var list strings.Builder
 		failed := false
-		for _, c := range h.checks {
+		for _, c := range h.state.checks {
 			if !slices.Contains(c.kinds, kind) || slices.Contains(query["exclude"], c.name) {
 				continue
 			}
@@ -92,11 +92,11 @@ func (h *handler) health(kind string) http.HandlerFunc {
 func (h *handler) healthCheck(kind string) http.HandlerFunc {
 	return handle(func(w *response, r *http.Request) error {
 		name := chi.URLParam(r, "check")
-		i := slices.IndexFunc(h.checks, func(c check) bool { return c.name == name && slices.Contains(c.kinds, kind) })
+		i := slices.IndexFunc(h.state.checks, func(c check) bool { return c.name == name && slices.Contains(c.kinds, kind) })
 		if i < 0 {
 			return noPage(w)
 		}
-		if err := h.checks[i].run(); err != nil {
+		if err := h.state.checks[i].run(); err != nil {
 			w.writeText(http.StatusInternalServerError, w.reason(err)+"\n")
 		} else {
 			w.writeText(http.StatusOK, "ok")

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -180,7 +181,7 @@ func TestRapidReset(t *testing.T) {
 		most int
 	}{
 		{"few streams", 20},
-		{"default", server.DefaultHTTP2MaxStreams},
+		{"default", bounds.DefaultHTTP2MaxStreams},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/backups"
+	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
@@ -218,10 +218,10 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 		Asks:           len(g.tokens) > 0 || s.Access.On(),
 		Secure:         g.certificate != nil || s.TLS.On,
 		MaxConnections: s.Bounds.MaxConnections,
-		MaxStreams:     cmp.Or(s.Bounds.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
-		WriteTimeout:   s.Bounds.requestTimeout() + sayLate,
+		MaxStreams:     cmp.Or(s.Bounds.HTTP2MaxStreams, bounds.DefaultHTTP2MaxStreams),
+		WriteTimeout:   s.Bounds.Time() + sayLate,
 		NoHTTP2:        s.Serving.NoHTTP2,
-		StreamTimeout:  cmp.Or(s.Bounds.WatchWriteTimeout, DefaultWatchWriteTimeout),
+		StreamTimeout:  cmp.Or(s.Bounds.WatchWriteTimeout, bounds.DefaultWatchWriteTimeout),
 		Timeouts:       s.tests.timeouts.Timeouts,
 		Log:            in.log,
 	})
@@ -490,14 +490,4 @@ func within(d time.Duration, f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	f(ctx)
-}
-
-// listenAddress returns where the server listens, zero for a unix socket.
-func listenAddress(a net.Addr) netip.AddrPort {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	at := tcp.AddrPort()
-	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }

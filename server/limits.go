@@ -17,6 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
+	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
@@ -26,12 +27,7 @@ import (
 
 // kube-apiserver's defaults: what may be in flight, and for how long.
 const (
-	// DefaultMaxReads and DefaultMaxWrites are how many requests of each sort kube-apiserver works for at once. As there,
-	// only their sum counts.
-	DefaultMaxReads  = 400
-	DefaultMaxWrites = 200
-
-	readDeadline  = 60 * time.Second
+	readDeadline  = bounds.DefaultRequestTimeout
 	writeDeadline = 34 * time.Second
 
 	// sayLate is how long after its deadline net/http still waits for an answer: it may say that.
@@ -286,7 +282,7 @@ func (h *handler) comeIn(w *response, class inflight.Class) error {
 	if !h.capacity.inflight.Enter(class) {
 		return status.Unavailable("shutdown", "the server is shutting down")
 	}
-	if !h.ready() {
+	if !h.state.ready() {
 		h.capacity.inflight.Leave(class)
 		return status.TooMany("start", "the server is still reading what it stored, please try again")
 	}
@@ -315,7 +311,7 @@ func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class
 // timeLimit returns how long a request may take that isn't a watch, from its headers on. Where the client gives it no time, or one that can't
 // be read, it's the longest.
 func (h *handler) timeLimit(class inflight.Class, r *http.Request, query url.Values) time.Duration {
-	limit := h.timeout
+	limit := h.manner.timeout
 	if class == inflight.Write {
 		limit = min(limit, writeDeadline)
 	}

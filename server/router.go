@@ -41,7 +41,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		capacity:  newCapacity(in.levels(s), open.Seats),
 		streams:   streams{port: in.port, watches: open, sweeper: in.sweeper},
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
-		ready:     in.ready.Load, checks: in.checks(),
+		state:     state{in.ready.Load, in.checks()},
 		quiescent: in.controllers.Quiescent,
 		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup},
 
@@ -58,16 +58,16 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	}
 	h.tells.traffic, h.tells.tracer = h.newTraffic(in), in.noted.tracer
 	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.may != nil))
-	h.timeout, h.goaway = s.Bounds.requestTimeout(), s.Bounds.GoawayChance
+	h.manner.timeout, h.manner.goaway = s.Bounds.Time(), s.Bounds.GoawayChance
 	if in.port.Secure {
-		h.security = strings.Join(s.Serving.TransportSecurity, "; ")
+		h.manner.security = strings.Join(s.Serving.TransportSecurity, "; ")
 	}
 	return h
 }
 
 // levels returns where requests get their seats.
 func (in *instance) levels(s *Server) levels {
-	most := s.Bounds.requests()
+	most := s.Bounds.Requests()
 	switch {
 	case !s.Access.On():
 		return flowcontrol.NewAddresses(most, fair.Limits{PerFlow: maxFlowQueue, Waiting: maxQueue})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/backups"
+	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
 	"github.com/apiserver-lite/apiserver-lite/server/profile"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
@@ -38,19 +40,13 @@ import (
 
 // What a Server's fields default to.
 const (
-	DefaultListen            = "127.0.0.1:8080"
-	DefaultDataDir           = "./data"
-	DefaultHistory           = time.Hour
-	DefaultWatchWriteTimeout = time.Minute
-	DefaultHTTP2MaxStreams   = 5000
-	DefaultMaxConnections    = wire.DefaultMaxConnections
-	DefaultBuiltin           = string(builtin.Core)
-	DefaultServiceIPs        = builtin.DefaultServiceIPs
+	DefaultListen         = "127.0.0.1:8080"
+	DefaultDataDir        = "./data"
+	DefaultHistory        = time.Hour
+	DefaultMaxConnections = wire.DefaultMaxConnections
+	DefaultBuiltin        = string(builtin.Core)
+	DefaultServiceIPs     = builtin.DefaultServiceIPs
 )
-
-// maxHTTP2Streams is the most that HTTP2MaxStreams may be. Each stream that is open costs a goroutine and buffers, so
-// that a larger number is a slip.
-const maxHTTP2Streams = 1 << 20
 
 // Server is one API server, by default with its own etcd. Its zero value is useful: it serves
 // http://127.0.0.1:8080 from ./data. The fields must not change after Start or Run. Any number of
@@ -188,6 +184,26 @@ type Serving struct {
 	ShutdownDelay time.Duration
 }
 
+// AddKubernetesFlags adds those of kube-apiserver's flags that mean the same here.
+func (s *Serving) AddKubernetesFlags(set *pflag.FlagSet) {
+	set.StringSliceVar(&s.TransportSecurity, "strict-transport-security-directives", nil, "directives of the header Strict-Transport-Security, as max-age=31536000, which answers over HTTPS have then")
+	set.BoolVar(&s.NoHTTP2, "disable-http2-serving", false, "serve HTTP/1.1 only")
+	set.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long the server goes on to serve when it's told to end, while /readyz fails, so that load balancers notice")
+}
+
+// validate tells the first setting that can't work, by the name of its flag.
+func (s *Serving) validate() error {
+	if s.ShutdownDelay < 0 {
+		return fmt.Errorf("--shutdown-delay-duration can not be negative value: %v", s.ShutdownDelay)
+	}
+	for _, d := range s.TransportSecurity {
+		if !slices.Contains([]string{"includeSubDomains", "preload"}, d) && !strings.HasPrefix(d, "max-age=") {
+			return errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload: see RFC 6797, section 6.1")
+		}
+	}
+	return nil
+}
+
 // Data says where the data is, and how long its history.
 type Data struct {
 	// Dir is the directory that holds etcd's data, made with mode 0700 if it's missing.
@@ -257,8 +273,11 @@ type API struct {
 	Admission []registry.Admission[unstructured.Unstructured]
 }
 
-// TLS says whether and how a Server serves HTTPS.
-type TLS = secrets.TLS
+// TLS says whether and how a Server serves HTTPS, and Bounds how much clients may take.
+type (
+	TLS    = secrets.TLS
+	Bounds = bounds.Bounds
+)
 
 // life is a Server's state from Start to Close.
 type life struct {
@@ -405,7 +424,7 @@ func (s *Server) validate() error {
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	for _, validate := range []func() error{s.Bounds.validate, s.Serving.validate, s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+	for _, validate := range []func() error{s.Bounds.Validate, s.Serving.validate, s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}

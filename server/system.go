@@ -70,3 +70,13 @@ func (in *instance) ownRules(s *Server) *access.RBAC {
 	}
 	return in.rights.may.Rules()
 }
+
+// listenAddress returns where the server listens, zero for a unix socket.
+func listenAddress(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := tcp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
+}

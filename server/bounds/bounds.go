@@ -1,12 +1,12 @@
-package server
+// Package bounds says how much clients may take, by flags.
+//
+// Goroutines: none. Locks: none.
+package bounds
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -48,6 +48,22 @@ type Bounds struct {
 	EventTTL time.Duration
 }
 
+// The defaults.
+const (
+	DefaultHTTP2MaxStreams   = 5000
+	DefaultWatchWriteTimeout = time.Minute
+	DefaultRequestTimeout    = time.Minute // kube-apiserver's
+
+	// DefaultMaxReads and DefaultMaxWrites are how many requests of each sort kube-apiserver works for at once. As there,
+	// only their sum counts.
+	DefaultMaxReads  = 400
+	DefaultMaxWrites = 200
+)
+
+// maxHTTP2Streams is the most that HTTP2MaxStreams may be. Each stream that is open costs a goroutine and buffers, so
+// that a larger number is a slip.
+const maxHTTP2Streams = 1 << 20
+
 // maxGoawayChance is the most that kube-apiserver takes.
 const maxGoawayChance = 0.02
 
@@ -55,17 +71,10 @@ const maxGoawayChance = 0.02
 func (b *Bounds) AddKubernetesFlags(set *pflag.FlagSet) {
 	set.IntVar(&b.MaxReads, "max-requests-inflight", DefaultMaxReads, "with --max-mutating-requests-inflight, how many requests are worked for at once")
 	set.IntVar(&b.MaxWrites, "max-mutating-requests-inflight", DefaultMaxWrites, "with --max-requests-inflight, how many requests are worked for at once")
-	set.DurationVar(&b.RequestTimeout, "request-timeout", readDeadline, "how long a request may take that isn't a watch; a write never takes more than 34 s")
+	set.DurationVar(&b.RequestTimeout, "request-timeout", DefaultRequestTimeout, "how long a request may take that isn't a watch; a write never takes more than 34 s")
 	set.Var((*seconds)(&b.MinWatchTimeout), "min-request-timeout", "how many seconds a watch lasts at least whose client doesn't say it; it's at most twice as long (default 1800)")
 	set.Float64Var(&b.GoawayChance, "goaway-chance", 0, "probability, 0.02 at most, with which a request over HTTP/2 has its client open another connection, so that clients spread over several servers")
 	set.DurationVar(&b.EventTTL, "event-ttl", events.DefaultTTL, "how long an Event lives after its last write")
-}
-
-// AddKubernetesFlags adds those of kube-apiserver's flags that mean the same here.
-func (s *Serving) AddKubernetesFlags(set *pflag.FlagSet) {
-	set.StringSliceVar(&s.TransportSecurity, "strict-transport-security-directives", nil, "directives of the header Strict-Transport-Security, as max-age=31536000, which answers over HTTPS have then")
-	set.BoolVar(&s.NoHTTP2, "disable-http2-serving", false, "serve HTTP/1.1 only")
-	set.DurationVar(&s.ShutdownDelay, "shutdown-delay-duration", 0, "how long the server goes on to serve when it's told to end, while /readyz fails, so that load balancers notice")
 }
 
 // AddFlags adds the flags that only this server has.
@@ -93,16 +102,16 @@ func (s *seconds) Set(text string) error {
 	return err
 }
 
-// requests returns how many requests are worked for at once.
-func (b *Bounds) requests() int {
+// Requests returns how many requests are worked for at once.
+func (b *Bounds) Requests() int {
 	return cmp.Or(b.MaxReads+b.MaxWrites, DefaultMaxReads+DefaultMaxWrites)
 }
 
-// requestTimeout is how long a request may take.
-func (b *Bounds) requestTimeout() time.Duration { return cmp.Or(b.RequestTimeout, readDeadline) }
+// Time is how long a request may take.
+func (b *Bounds) Time() time.Duration { return cmp.Or(b.RequestTimeout, DefaultRequestTimeout) }
 
-// validate tells the first bound that can't work, by the name of its flag.
-func (b *Bounds) validate() error {
+// Validate tells the first bound that can't work, by the name of its flag.
+func (b *Bounds) Validate() error {
 	switch {
 	case b.WatchWriteTimeout < 0:
 		return fmt.Errorf("--watch-write-timeout must not be negative: %v", b.WatchWriteTimeout)
@@ -120,18 +129,6 @@ func (b *Bounds) validate() error {
 		return fmt.Errorf("--event-ttl must not be negative: %v", b.EventTTL)
 	case b.GoawayChance < 0 || b.GoawayChance > maxGoawayChance:
 		return fmt.Errorf("--goaway-chance can not be less than 0 or greater than %v: %v", maxGoawayChance, b.GoawayChance)
-	}
-	return nil
-}
-
-func (s *Serving) validate() error {
-	if s.ShutdownDelay < 0 {
-		return fmt.Errorf("--shutdown-delay-duration can not be negative value: %v", s.ShutdownDelay)
-	}
-	for _, d := range s.TransportSecurity {
-		if !slices.Contains([]string{"includeSubDomains", "preload"}, d) && !strings.HasPrefix(d, "max-age=") {
-			return errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload: see RFC 6797, section 6.1")
-		}
 	}
 	return nil
 }
