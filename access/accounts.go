@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -49,8 +51,9 @@ type Home struct {
 	Key func() (crypto.Signer, error)
 }
 
-// newAccounts makes Accounts, which attach completes. It reads the files of keys, if options name some.
-func newAccounts(o Options, log *slog.Logger) (*Accounts, error) {
+// newAccounts makes Accounts, which attach completes. It reads the files of keys, if options name some, and returns them as those that are to be read
+// again.
+func newAccounts(o Options, log *slog.Logger) (*Accounts, reload.Files, error) {
 	a := &Accounts{keysAt: o.ServiceAccountJWKSURI, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
 	if len(a.issuers) == 0 {
 		a.issuers = []string{defaultIssuer}
@@ -62,15 +65,27 @@ func newAccounts(o Options, log *slog.Logger) (*Accounts, error) {
 		a.maxLife = min(a.maxLife, int64(o.ServiceAccountMaxTokenExpiration/time.Second))
 	}
 	if o.ServiceAccountSigningKeyFile == "" {
-		return a, nil
+		return a, reload.Files{}, nil
 	}
-	signer, err := readSigner(o.ServiceAccountSigningKeyFile, log)
-	if err != nil {
-		return nil, err
+	var current atomic.Pointer[keys]
+	a.keys = func() (*keys, error) { return current.Load(), nil }
+	read := func(context.Context) error {
+		signer, err := readSigner(o.ServiceAccountSigningKeyFile, log)
+		if err != nil {
+			return err
+		}
+		made, err := newKeys(signer, o.ServiceAccountKeyFiles)
+		if err == nil {
+			current.Store(made)
+			a.verified.forget() // by keys that may be gone
+		}
+		return err
 	}
-	read, err := newKeys(signer, o.ServiceAccountKeyFiles)
-	a.keys = func() (*keys, error) { return read, nil }
-	return a, err
+	paths := append([]string{o.ServiceAccountSigningKeyFile}, o.ServiceAccountKeyFiles...)
+	used, _ := reload.SumOf(paths...)
+	return a, reload.Files{Paths: paths, Used: used, Read: read, Refused: func(err error) {
+		log.Error("the keys of ServiceAccounts' tokens can't be used; those that were read before stay", "error", err)
+	}}, read(context.Background())
 }
 
 // attach gives Accounts what they need of the server.
@@ -360,6 +375,9 @@ func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*tokenClaims, error) 
 		return nil, errors.New("service account token has a subject that isn't its account")
 	}
 	a.verified.put(hash, c)
+	if now, err := a.keys(); err != nil || now != keys { // it was proven by keys that are replaced
+		a.verified.forget()
+	}
 	return c, nil
 }
 

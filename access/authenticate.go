@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
@@ -25,7 +26,7 @@ import (
 type Authenticator struct {
 	clients    *authorities // nil: their certificates aren't believed
 	proxies    *proxies     // nil: likewise
-	tokens     tokenFile
+	tokens     atomic.Pointer[tokenFile]
 	admin      func(token string) bool
 	accounts   *Accounts
 	configured atomic.Pointer[configured]
@@ -59,10 +60,12 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 		return nil, errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users")
 	}
 	a.proxies = newProxies(o.RequestHeader, believed)
-	if a.tokens, err = readTokenFile(o.TokenAuthFile, w.Log); err != nil {
+	tokens, err := a.readTokens(o.TokenAuthFile, w.Log)
+	if err != nil {
 		return nil, err
 	}
-	if a.accounts, err = newAccounts(o, w.Log); err != nil {
+	var keys reload.Files
+	if a.accounts, keys, err = newAccounts(o, w.Log); err != nil {
 		return nil, err
 	}
 	if a.webhook, err = newTokenWebhook(o.AuthenticationWebhook, a.accounts.audiences, w.Log); err != nil {
@@ -79,10 +82,34 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if f.file != "" {
 		a.reading.Go(func() { f.follow(ctx, &a.configured) })
 	}
+	for _, files := range []reload.Files{tokens, keys} {
+		if len(files.Paths) > 0 {
+			a.reading.Go(func() { files.Watch(ctx) })
+		}
+	}
 	if a.webhook != nil {
 		a.reading.Go(func() { a.webhook.files.Watch(ctx) })
 	}
 	return a, nil
+}
+
+// readTokens reads the file of tokens, if there is one, and returns it as one that's to be read again.
+func (a *Authenticator) readTokens(file string, log *slog.Logger) (reload.Files, error) {
+	a.tokens.Store(&tokenFile{})
+	if file == "" {
+		return reload.Files{}, nil
+	}
+	read := func(context.Context) error {
+		users, err := readTokenFile(file, log)
+		if err == nil {
+			a.tokens.Store(&users)
+		}
+		return err
+	}
+	used, _ := reload.SumOf(file)
+	return reload.Files{Paths: []string{file}, Used: used, Read: read, Refused: func(err error) {
+		log.Error("the file of --token-auth-file can't be used; the tokens that it held before stay", "error", err)
+	}}, read(context.Background())
 }
 
 // Attach gives the Authenticator what it needs of the server before it's used, and returns its ServiceAccounts. The error is that
@@ -255,7 +282,7 @@ func (a *Authenticator) tokenHere(ctx context.Context, token string, wanted []st
 		}
 		return a.account(ctx, c, wanted)
 	}
-	u := a.tokens.find(hash)
+	u := a.tokens.Load().find(hash)
 	switch {
 	case a.admin(token):
 		u = registry.Everyone

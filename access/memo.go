@@ -38,3 +38,10 @@ func (m *memo[T]) put(hash [sha256.Size]byte, value T) {
 	}
 	m.known[hash] = value
 }
+
+// forget forgets all.
+func (m *memo[T]) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.known)
+}

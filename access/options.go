@@ -22,7 +22,7 @@ type Options struct {
 	ClientCAFile string
 
 	// TokenAuthFile is a CSV file of bearer tokens: token, user, uid, and optionally the groups, as "a,b" in quotes. It's
-	// read once, at start.
+	// read again when it changes.
 	TokenAuthFile string
 
 	// AuthenticationConfigFile is a file with an AuthenticationConfiguration of apiserver.config.k8s.io: issuers of JSON

@@ -20,11 +20,8 @@ import (
 // hash of what was sent, and so nothing about a token.
 type tokenFile map[[sha256.Size]byte]*user.DefaultInfo
 
-// readTokenFile reads a file in Kubernetes' form. It's nil without one.
+// readTokenFile reads a file in Kubernetes' form.
 func readTokenFile(file string, log *slog.Logger) (tokenFile, error) {
-	if file == "" {
-		return nil, nil
-	}
 	if err := private.Secret(file, log); err != nil {
 		return nil, fmt.Errorf("--token-auth-file: %w", err)
 	}

@@ -235,7 +235,7 @@ func TestAuthorizationConfig(t *testing.T) {
 	})
 }
 
-// TestAuthorizationEndsWatches: a watch ends when the webhook doesn't allow it any more, and goes on while the webhook can't be asked.
+// TestAuthorizationEndsWatches: a watch, here of somebody without a credential, ends when the webhook doesn't allow it any more, and goes on while the webhook can't be asked.
 func TestAuthorizationEndsWatches(t *testing.T) {
 	allow := func(map[string]any) (map[string]any, int) { return map[string]any{"allowed": true}, http.StatusOK }
 	hook := newAsked(t, allow)
@@ -243,14 +243,12 @@ func TestAuthorizationEndsWatches(t *testing.T) {
 		s.Access.AuthorizationMode = "Webhook"
 		s.Access.AuthorizationWebhook = access.AuthorizationWebhook{ConfigFile: hook.kubeconfig()}
 	})
-	d.Token = "alice-token"
 	watch := d.Watch("/api/v1/namespaces/default/configmaps?watch=true")
 	defer watch.Close()
 	hook.set(broken)
 	hook.reviews()
 	await.Until(t, "it's looked at twice while the webhook is broken", func() bool { hook.mu.Lock(); defer hook.mu.Unlock(); return len(hook.seen) > 1 })
 	hook.set(allow)
-	d.Token = "root-token"
 	d.Do("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`)
 	if event, err := watch.Next(); err != nil || !strings.Contains(event, `"ADDED"`) {
 		t.Fatalf("after the webhook was broken: %s %v", event, err)

@@ -23,9 +23,9 @@ import (
 
 // identity says how requests show who they come from.
 type identity struct {
-	tokens   secrets.Tokens // whose holders may do everything
-	on       bool           // users are told apart; otherwise a token lets in, if there are any
-	proxies  bool           // some are believed when they name users in headers
+	tokens   *secrets.Tokens // whose holders may do everything
+	on       bool            // users are told apart; otherwise a token lets in, if there are any
+	proxies  bool            // some are believed when they name users in headers
 	access   *access.Authenticator
 	accounts *access.Accounts
 	may      authorizer.UnconditionalAuthorizer // nil: everything is allowed
@@ -33,7 +33,7 @@ type identity struct {
 }
 
 // asks tells whether clients need credentials.
-func (i *identity) asks() bool { return i.on || len(i.tokens) > 0 }
+func (i *identity) asks() bool { return i.on || i.tokens.Any() }
 
 // identify answers who a request comes from, before anything is done for it: every request goes through here, also one that
 // leads nowhere. The request that it returns has the user in its context, if users are told apart. The error is 401, always

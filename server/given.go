@@ -15,7 +15,7 @@ import (
 
 // given is what the settings and files of a start say.
 type given struct {
-	tokens        secrets.Tokens
+	tokens        *secrets.Tokens
 	administrator string           // the token that the kubeconfig gets; "": one of tokens, or none
 	certificate   *tls.Certificate // nil without TLS, or until the server has made one
 	origins       guard.Origins
@@ -33,8 +33,8 @@ func (s *Server) read() (g given, err error) {
 	if g.tokens, err = secrets.ReadTokens(s.Token, s.TokenFile, s.log()); err != nil {
 		return g, err
 	}
-	if s.Access.On() && s.Serving.KubeconfigFile != "" && len(g.tokens) == 0 { // there's no other token that its holder could use
-		g.tokens, g.administrator = g.tokens.Add()
+	if s.Access.On() && s.Serving.KubeconfigFile != "" && !g.tokens.Any() { // there's no other token that its holder could use
+		g.administrator = g.tokens.Add()
 	}
 	if g.certificate, err = s.TLS.Read(s.log()); err != nil {
 		return g, err

@@ -215,7 +215,7 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 	}
 	in.port, err = wire.Open(wire.Options{
 		Address:        cmp.Or(s.Serving.Listen, DefaultListen),
-		Asks:           len(g.tokens) > 0 || s.Access.On(),
+		Asks:           g.tokens.Any() || s.Access.On(),
 		Secure:         g.certificate != nil || s.TLS.On,
 		MaxConnections: s.Bounds.MaxConnections,
 		MaxStreams:     cmp.Or(s.Bounds.HTTP2MaxStreams, bounds.DefaultHTTP2MaxStreams),
@@ -283,6 +283,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	secure, shown := s.TLS.Serving(certificate, s.Access.NeedsTLS(), in.log)
 	in.port.Serve(ctx, handler, secure, in.loops.failed)
 	in.loops.background.Go(func() { s.TLS.Rotate(background, shown, in.log) })
+	in.loops.background.Go(func() { identity.tokens.Watch(background) })
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
 	if in.replica != nil {

@@ -6,11 +6,14 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -92,6 +95,66 @@ func TestNamedCertificates(t *testing.T) {
 	} {
 		if got := shownFor(t, s, name); got != want {
 			t.Errorf("%q gets %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestTokensRotate: the next request counts by the tokens, and by the keys of ServiceAccounts' tokens, that files have now. Files that can't be used
+// change nothing.
+func TestTokensRotate(t *testing.T) {
+	dir := t.TempDir()
+	admins, signing := filepath.Join(dir, "admins"), filepath.Join(dir, "signing.pem")
+	newSigning := func() {
+		t.Helper()
+		_, text, err := access.NewSigningKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, signing, string(text))
+	}
+	writeFile(t, admins, "first-admin\n")
+	newSigning()
+	var users string
+	d := newDoors(t, func(s *server.Server) {
+		users = s.Access.TokenAuthFile
+		s.TokenFile, s.Access.ServiceAccountSigningKeyFile = admins, signing
+	})
+	is := func(token string) string { return d.whoHas(token) }
+	issue := func() string {
+		t.Helper()
+		_, text := d.Do("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", "{}", "Authorization", "Bearer root-token")
+		return decode[authenticationv1.TokenRequest](t, text).Status.Token
+	}
+	d.Do("POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`, "Authorization", "Bearer root-token")
+	ofOldKey := issue()
+	if is("first-admin") == "401" || is("alice-token") == "401" || is(ofOldKey) == "401" {
+		t.Fatal("the files of the start don't count")
+	}
+
+	writeFile(t, admins, "second-admin\n")
+	until(t, "the new file of --token-file", func() bool { return is("second-admin") != "401" })
+	writeFile(t, users, "carla-token,carla,u3\n")
+	until(t, "the new file of --token-auth-file", func() bool { return is("carla-token") != "401" })
+	newSigning()
+	until(t, "the new key", func() bool { return is(ofOldKey) == "401" })
+	for _, gone := range []string{"first-admin", "alice-token"} {
+		if got := is(gone); got != "401" {
+			t.Errorf("%s is still %s", gone, got)
+		}
+	}
+	if got := is(issue()); got == "401" {
+		t.Error("a token of the new key isn't believed")
+	}
+
+	writeFile(t, admins, "a token with spaces\n")
+	writeFile(t, users, "half-a-line\n")
+	writeFile(t, signing, "no key\n")
+	for _, flag := range []string{"--token-file", "--token-auth-file", "keys of ServiceAccounts' tokens"} {
+		until(t, flag+" is reported", func() bool { return strings.Contains(d.log.String(), flag+" can't be used") })
+	}
+	for _, token := range []string{"second-admin", "carla-token", issue()} {
+		if got := is(token); got == "401" {
+			t.Error("after files that can't be used, what was read before doesn't count any more")
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // nor for a wrong token, and neither does a path without a route.
 func TestEveryRouteAsks(t *testing.T) {
 	options := access.Options{TokenAuthFile: "/dev/null"}
-	users, err := access.New(t.Context(), options, access.Wiring{Admin: secrets.Tokens(nil).Has, Log: slog.New(slog.DiscardHandler)})
+	users, err := access.New(t.Context(), options, access.Wiring{Admin: new(secrets.Tokens).Has, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
