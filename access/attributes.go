@@ -94,7 +94,25 @@ func selectFields(a *authorizer.AttributesRecord, query url.Values) fieldSelecti
 			a.FieldSelectorRequirements = append(a.FieldSelectorRequirements, fields.Requirement{Field: name, Operator: selection.Equals, Value: value})
 		}
 	}
+	selectOtherFields(a, query)
 	return s
+}
+
+// selectOtherFields notes which values fields mustn't have, for webhooks, whose rules may be about that.
+func selectOtherFields(a *authorizer.AttributesRecord, query url.Values) {
+	text := query.Get("fieldSelector")
+	if !strings.Contains(text, "!=") || selectors.IsLite(query) {
+		return
+	}
+	s, err := fields.ParseSelector(text)
+	if err != nil {
+		return // the question is about more, then
+	}
+	for _, r := range s.Requirements() {
+		if r.Operator == selection.NotEquals && !strings.ContainsAny(r.Field, " ()") { // otherwise it's of an operator that Kubernetes doesn't have
+			a.FieldSelectorRequirements = append(a.FieldSelectorRequirements, r)
+		}
+	}
 }
 
 // splitResourcePath takes the group and the version off the path of a resource. ok is false for the path of anything else.

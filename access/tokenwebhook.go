@@ -79,7 +79,7 @@ func (w *tokenWebhook) close() {
 // unasked is why a webhook couldn't be asked.
 type unasked struct{ why error }
 
-func (e unasked) Error() string { return "the webhook of tokens can't be asked: " + e.why.Error() }
+func (e unasked) Error() string { return e.why.Error() } // without Unwrap: no Status of the webhook's is to become an answer
 
 // authenticate tells whose a token is, and for which of the audiences. The error is errUnknownToken, why the webhook doesn't believe it, or unasked.
 func (w *tokenWebhook) authenticate(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {

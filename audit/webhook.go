@@ -80,11 +80,25 @@ func (d *webhookSink) read() ([]string, error) {
 	return paths, nil
 }
 
+// typeOfEvent begins each line.
+var typeOfEvent = []byte(`{"kind":"Event","apiVersion":"` + version + `",`)
+
 // Write sends lines, and returns when the webhook has them, or with why it doesn't after the last attempt.
 func (d *webhookSink) Write(lines []byte) (int, error) {
 	var list bytes.Buffer
 	list.WriteString(`{"kind":"EventList","apiVersion":"` + version + `","metadata":{},"items":[`)
-	list.Write(bytes.ReplaceAll(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n"), []byte(","))) // JSON has no newlines of its own here
+	first := true
+	for line := range bytes.Lines(lines) {
+		if !first {
+			list.WriteByte(',')
+		}
+		first = false
+		if rest, ok := bytes.CutPrefix(line, typeOfEvent); ok { // an item of a list says no type
+			list.WriteByte('{')
+			line = rest
+		}
+		list.Write(line)
+	}
 	list.WriteString(`]}`)
 	to := d.current.Load()
 	result := to.WithExponentialBackoff(d.ctx, func() rest.Result {

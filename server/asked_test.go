@@ -122,14 +122,14 @@ func TestAuthorizationWebhook(t *testing.T) {
 		r, text := d.ask(nil, true, "GET", path, "", "Authorization", "Bearer "+token)
 		return r.StatusCode, text
 	}
-	if code, text := ask("alice-token", "/api/v1/namespaces/default/configmaps?labelSelector=a%3Db"); code != http.StatusOK {
+	if code, text := ask("alice-token", "/api/v1/namespaces/default/configmaps?labelSelector=a%3Db&fieldSelector=metadata.name!%3Dx"); code != http.StatusOK {
 		t.Fatalf("alice's list: %d %s", code, text)
 	}
 	seen := hook.reviews()
 	if len(seen) != 1 || seen[0]["apiVersion"] != "authorization.k8s.io/v1" || seen[0]["kind"] != "SubjectAccessReview" {
 		t.Fatalf("the webhook was asked %v", seen)
 	}
-	if got, want := fmt.Sprint(seen[0]["spec"]), "map[groups:[devs ops system:authenticated] resourceAttributes:map[labelSelector:map[requirements:[map[key:a operator:In values:[b]]]] namespace:default resource:configmaps verb:list version:v1] uid:u1 user:alice]"; got != want {
+	if got, want := fmt.Sprint(seen[0]["spec"]), "map[groups:[devs ops system:authenticated] resourceAttributes:map[fieldSelector:map[requirements:[map[key:metadata.name operator:NotIn values:[x]]]] labelSelector:map[requirements:[map[key:a operator:In values:[b]]]] namespace:default resource:configmaps verb:list version:v1] uid:u1 user:alice]"; got != want {
 		t.Errorf("the webhook was asked\n%s, want\n%s", got, want)
 	}
 	code, text := ask("bob-token", "/api/v1/namespaces/default/configmaps")

@@ -24,7 +24,11 @@ func (a *asked) stages(path string) (all []string) {
 			a.t.Errorf("the webhook got a %v of %v", list["kind"], list["apiVersion"])
 		}
 		for _, item := range list["items"].([]any) {
-			if e := item.(map[string]any); strings.HasPrefix(e["requestURI"].(string), path) {
+			e := item.(map[string]any)
+			if e["kind"] != nil || e["level"] != "Metadata" {
+				a.t.Errorf("an item is %v, want one without a type", e)
+			}
+			if strings.HasPrefix(e["requestURI"].(string), path) {
 				all = append(all, e["stage"].(string))
 			}
 		}
