@@ -21,9 +21,12 @@ const Program = "apiserver-lite"
 // nearby is how many letters a word may have wrong for which another one was meant: cobra's own number.
 const nearby = 2
 
+func init() {
+	cobra.MousetrapHelpText = "" // from the Explorer of Windows the program starts as from a terminal
+}
+
 // Root returns a command that has others below it, and prints nothing by itself but help.
 func Root(commands ...*cobra.Command) *cobra.Command {
-	cobra.MousetrapHelpText = "" // from the Explorer of Windows it starts as from a terminal
 	root := &cobra.Command{Use: Program, SilenceErrors: true, SilenceUsage: true, SuggestionsMinimumDistance: nearby}
 	root.SetHelpFunc(help)
 	root.SetFlagErrorFunc(flagError)
