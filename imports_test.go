@@ -28,10 +28,11 @@ var floors = []floor{
 	{"tracing", nil},
 	{"internal/jsonscan", nil},
 	{"internal/connections", nil},
-	{"internal/callout", []string{"internal/connections"}},
+	{"egress", nil},
+	{"internal/callout", []string{"egress", "internal/connections"}},
 	{"internal/exit", nil},
 	{"internal/reload", nil},
-	{"audit", []string{"internal/callout", "internal/reload", "internal/private"}},
+	{"audit", []string{"egress", "internal/callout", "internal/reload", "internal/private"}},
 	{"backup/document", nil}, // YAML
 	{"kubeproto", nil},
 	{"fair", nil},
@@ -54,13 +55,13 @@ var floors = []floor{
 	{"registry/schema", nil}, // pure, as registry/crd is
 	{"registry/managed", []string{"registry/clip", "registry/jsontree", "registry/gotype"}},
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},
-	{"registry/hookclient", []string{"tracing", "fair", "internal/connections", "registry/object"}},
+	{"registry/hookclient", []string{"egress", "tracing", "fair", "internal/connections", "registry/object"}},
 	{"registry/conversion", []string{"registry/hookclient"}},
 	{"registry/form", []string{"internal/jsonscan", "registry/clip", "registry/jsontree", "storage/kube"}},
 	{"registry/crd", nil},
 	{"registry/quota", []string{"registry/jsontree", "storage/kube"}},
 	{"registry/expression", nil}, // pure, likewise
-	{"registry", []string{
+	{"registry", []string{"egress", 
 		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "storage/kube", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
 		"registry/crd", "registry/schema", "registry/hookclient", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
@@ -91,14 +92,14 @@ var floors = []floor{
 	{"registry/builtin/capacity", []string{"registry", "registry/builtin/column", "registry/builtin/line", "registry/builtin/rules", "registry/builtin/pods", "registry/quota"}},
 	{"registry/builtin", []string{"registry", "registry/reads", "registry/writes", "registry/builtin/..."}},
 	{"storage/storagetest", []string{"storage", "storage/embedded", "storage/etcd"}},
-	{"access", []string{"internal/callout", "internal/private", "internal/reload", "selectors", "storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes"}},
+	{"access", []string{"egress", "internal/callout", "internal/private", "internal/reload", "selectors", "storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes"}},
 	{"system", []string{"storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/builtin/network", "controllers", "access"}},
 	{"admission/match", []string{"registry", "registry/reads", "registry/writes", "registry/expression"}},
 	{"admission/plugins", []string{"access", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/jsontree", "registry/quota"}},
 	{"admission/policy", []string{"audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"tracing", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/match"}},
 	{"admission", []string{"tracing", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/..."}},
-	{"aggregator", []string{"fair", "internal/connections", "internal/private", "registry", "registry/reads", "registry/writes", "registry/clip", "registry/hookclient", "storage", "storage/kube"}},
+	{"aggregator", []string{"egress", "fair", "internal/connections", "internal/private", "registry", "registry/reads", "registry/writes", "registry/clip", "registry/hookclient", "storage", "storage/kube"}},
 	{"server/wire", []string{"internal/disk", "watchstream"}},
 	{"server/status", []string{"registry", "registry/clip"}},
 	{"server/guard", []string{"registry", "registry/clip", "server/wire"}},
@@ -123,7 +124,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
@@ -172,6 +173,8 @@ var (
 		// Encryption at rest: kube-apiserver has to read what this server encrypts, and the other way round.
 		"k8s.io/apiserver/pkg/storage/value",
 		"k8s.io/apiserver/pkg/server/options/encryptionconfig",
+		// Proxies that kube-apiserver's users have: konnectivity's two protocols.
+		"k8s.io/apiserver/pkg/server/egressselector",
 	}
 )
 

@@ -308,6 +308,7 @@ func flagGroups(f *flags) []flagGroup {
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	s.Plugins.AddFlags(set)
 	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks and aggregated API servers may be called besides public addresses")
+	s.API.Egress.AddFlags(set)
 	s.API.Manifests.AddFlags(set)
 	s.Aggregation.AddFlags(group("Aggregated API servers"))
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -41,7 +42,9 @@ type Authenticator struct {
 type Wiring struct {
 	// Admin tells whether a token is one whose holders may do everything.
 	Admin func(token string) bool
-	Log   *slog.Logger
+	// Ways lead to the webhook of tokens, and to issuers that name one.
+	Ways egress.Ways
+	Log  *slog.Logger
 }
 
 // New reads the files of the options, and refuses what can't be used of them. It needs nothing of the server, so that a start which
@@ -68,10 +71,10 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if a.accounts, keys, err = newAccounts(o, w.Log); err != nil {
 		return nil, err
 	}
-	if a.webhook, err = newTokenWebhook(o.AuthenticationWebhook, a.accounts.audiences, w.Log); err != nil {
+	if a.webhook, err = newTokenWebhook(o.AuthenticationWebhook, a.accounts.audiences, w.Ways.ControlPlane, w.Log); err != nil {
 		return nil, err
 	}
-	f := newFollower(o, a.accounts.issuers, w.Log)
+	f := newFollower(o, a.accounts.issuers, w.Ways, w.Log)
 	now, err := f.read(ctx)
 	if err != nil {
 		a.webhook.close()

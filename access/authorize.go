@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
 	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/callout"
 	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -58,12 +59,12 @@ type decider struct {
 }
 
 // NewAuthorizer reads the flags and files that say who decides, and refuses what can't be used of them. It returns nil if everybody may do
-// everything. It needs nothing of the server. Attach completes the Authorizer.
-func NewAuthorizer(o Options, log *slog.Logger) (*Authorizer, error) {
+// everything. Webhooks are reached by a way. It needs nothing of the server. Attach completes the Authorizer.
+func NewAuthorizer(o Options, way egress.Dial, log *slog.Logger) (*Authorizer, error) {
 	if o.open() {
 		return nil, nil
 	}
-	a := &Authorizer{options: o, log: log, calls: callout.New()}
+	a := &Authorizer{options: o, log: log, calls: callout.New(way)}
 	a.files = reload.Named{Read: a.read, Refused: func(err error) {
 		log.Error("who decides what users may do has changed, and can't be used; what was in effect stays", "error", err)
 	}}

@@ -17,6 +17,8 @@ import (
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+
+	"github.com/apiserver-lite/apiserver-lite/egress"
 )
 
 const (
@@ -49,11 +51,6 @@ func parseConfiguration(data []byte, disallowed []string) (*apiserver.Authentica
 	if err := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), c, disallowed).ToAggregate(); err != nil {
 		return nil, err
 	}
-	for i := range c.JWT {
-		if c.JWT[i].Issuer.EgressSelectorType != "" {
-			return nil, fmt.Errorf("jwt[%d].issuer.egressSelectorType: this server calls issuers directly, and knows no egress selector", i)
-		}
-	}
 	return c, nil
 }
 
@@ -66,7 +63,7 @@ type issuers struct {
 
 // newIssuers begins to ask the issuers of a configuration for their keys, whose signatures are believed with these algorithms. Until one has answered, its tokens are believed
 // to nobody. Each has a goroutine until it has answered, or close.
-func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, algorithms, disallowed []string) (*issuers, error) {
+func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, algorithms, disallowed []string, ways egress.Ways) (*issuers, error) {
 	ctx, stop := context.WithCancel(ctx)
 	s := &issuers{stop: stop}
 	for i, j := range c.JWT {
@@ -74,6 +71,9 @@ func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, a
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("jwt[%d].issuer.certificateAuthority: %w", i, err)
+		}
+		if way := wayTo(j.Issuer.EgressSelectorType, ways); way != nil {
+			transport.DialContext = way
 		}
 		s.transports = append(s.transports, transport)
 		a, err := oidc.New(ctx, oidc.Options{
@@ -87,6 +87,17 @@ func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, a
 		s.all = append(s.all, a)
 	}
 	return s, nil
+}
+
+// wayTo returns how an issuer is reached that names an egress selector; nil: directly.
+func wayTo(selector apiserver.EgressSelectorType, ways egress.Ways) egress.Dial {
+	switch selector {
+	case apiserver.EgressSelectorControlPlane:
+		return ways.ControlPlane
+	case apiserver.EgressSelectorCluster:
+		return ways.Cluster
+	}
+	return nil
 }
 
 // issuerTransport trusts the authorities of a PEM text, or the system's without one.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
+
+	"github.com/apiserver-lite/apiserver-lite/egress"
 )
 
 const (
@@ -30,8 +32,9 @@ type configured struct {
 // follower reads a file of --authentication-config or --oidc-ca-file, and again when it changes.
 type follower struct {
 	options Options
-	flag    string   // of the file
-	file    string   // "": there is none
+	flag    string // of the file
+	file    string // "": there is none
+	ways    egress.Ways
 	own     []string // our own issuers, which the file may not name
 	log     *slog.Logger
 
@@ -39,8 +42,8 @@ type follower struct {
 }
 
 // newFollower returns a follower of the file that the options name, if they name one. own are our own issuers.
-func newFollower(o Options, own []string, log *slog.Logger) *follower {
-	f := &follower{options: o, flag: "--authentication-config", file: o.AuthenticationConfigFile, own: own, log: log}
+func newFollower(o Options, own []string, ways egress.Ways, log *slog.Logger) *follower {
+	f := &follower{options: o, flag: "--authentication-config", file: o.AuthenticationConfigFile, own: own, ways: ways, log: log}
 	if o.OIDC.on() {
 		f.flag, f.file = "--oidc-ca-file", o.OIDC.CAFile
 	}
@@ -65,7 +68,7 @@ func (f *follower) read(ctx context.Context) (*configured, error) {
 		return nil, err
 	}
 	if config != nil && len(config.JWT) > 0 {
-		if c.issuers, err = newIssuers(ctx, config, f.options.OIDC.algorithms(), f.own); err != nil {
+		if c.issuers, err = newIssuers(ctx, config, f.options.OIDC.algorithms(), f.own, f.ways); err != nil {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/callout"
 	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 )
@@ -40,11 +41,11 @@ type tokenWebhook struct {
 }
 
 // newTokenWebhook reads the kubeconfig. It returns nil if there is none.
-func newTokenWebhook(o AuthenticationWebhook, audiences []string, log *slog.Logger) (*tokenWebhook, error) {
+func newTokenWebhook(o AuthenticationWebhook, audiences []string, way egress.Dial, log *slog.Logger) (*tokenWebhook, error) {
 	if o.ConfigFile == "" {
 		return nil, nil
 	}
-	w := &tokenWebhook{options: o, audiences: audiences, calls: callout.New()}
+	w := &tokenWebhook{options: o, audiences: audiences, calls: callout.New(way)}
 	w.files = reload.Named{Read: w.read, Refused: func(err error) {
 		log.Error("the webhook of tokens can't be asked as its changed kubeconfig says; what it said before stays in effect", "error", err)
 	}}

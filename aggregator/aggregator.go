@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/connections"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
@@ -51,6 +52,8 @@ type Wiring struct {
 	Certificate *Certificate
 	// Policy says at which addresses servers may be called.
 	Policy hookclient.Policy
+	// Way leads to the servers, whatever Policy says. Nil: directly.
+	Way egress.Dial
 	// Priority returns what the APIService of a built-in group version has, and is called without one. Nil: none is known.
 	Priority func(schema.GroupVersion) (group, version int32, ok bool)
 	Log      *slog.Logger // defaults to slog.Default()
@@ -60,6 +63,7 @@ type Wiring struct {
 type Aggregator struct {
 	registry *registry.Registry
 	policy   hookclient.Policy
+	way      egress.Dial // nil: directly
 	priority func(schema.GroupVersion) (group, version int32, ok bool)
 	log      *slog.Logger
 	options  Options
@@ -82,7 +86,7 @@ var (
 // New returns an Aggregator. The Registry must have all its types.
 func New(o Options, w Wiring) *Aggregator {
 	a := &Aggregator{
-		registry: w.Registry, policy: w.Policy, priority: w.Priority, log: cmp.Or(w.Log, slog.Default()), options: o,
+		registry: w.Registry, policy: w.Policy, way: w.Way, priority: w.Priority, log: cmp.Or(w.Log, slog.Default()), options: o,
 		certificate: w.Certificate, backends: map[string]*Backend{}, unavailable: newUnavailable(),
 	}
 	if w.Registry.Catalog().Prefix(apiServices) != nil {

@@ -89,10 +89,13 @@ func (c *clients) retire() {
 // errRefused is what a client may know of an address that isn't allowed: not what a name has resolved to.
 var errRefused = errors.New("its address isn't allowed: aggregated API servers are called at public addresses, and at those that this server is configured to allow")
 
-// dial connects to an address that the policy allows.
+// dial connects to an address that the policy allows, or by the way, if there is one.
 func (a *Aggregator) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: dialTimeout, Control: a.policy.Control}
-	made, err := a.connections.Dial(func() (net.Conn, error) { return dialer.DialContext(ctx, network, address) })
+	dial := (&net.Dialer{Timeout: dialTimeout, Control: a.policy.Control}).DialContext
+	if a.way != nil {
+		dial = a.way
+	}
+	made, err := a.connections.Dial(func() (net.Conn, error) { return dial(ctx, network, address) })
 	if errors.Is(err, hookclient.ErrRefused) {
 		a.log.Warn("an aggregated API server can't be reached", "address", address, "error", err)
 		return nil, errRefused

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/egress"
 )
 
 // Log writes the events of requests to a file, and sends them to a webhook. A nil Log does neither.
@@ -29,9 +31,9 @@ type Log struct {
 	events, rejected atomic.Int64
 }
 
-// Open begins to write. It returns nil if the options don't ask for that; a policy is checked in any case. Errors have one
+// Open begins to write. A webhook is reached by a way. It returns nil if the options don't ask for that; a policy is checked in any case. Errors have one
 // line and name the flag. log takes what is wrong with the writing.
-func Open(o Options, log *slog.Logger) (*Log, error) {
+func Open(o Options, way egress.Dial, log *slog.Logger) (*Log, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,7 +54,7 @@ func Open(o Options, log *slog.Logger) (*Log, error) {
 	}
 	l := &Log{policy: rules}
 	if o.Webhook.ConfigFile != "" { // first: it leaves nothing if it's refused
-		to, err := openWebhook(o.Webhook, log)
+		to, err := openWebhook(o.Webhook, way, log)
 		if err != nil {
 			return nil, fmt.Errorf("--audit-webhook-config-file: %w", err)
 		}

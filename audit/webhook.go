@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/callout"
 	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 )
@@ -46,8 +47,8 @@ type webhookSink struct {
 }
 
 // openWebhook reads the kubeconfig of a webhook. What it returns must be closed.
-func openWebhook(config Webhook, log *slog.Logger) (*webhookSink, error) {
-	d := &webhookSink{config: config, calls: callout.New()}
+func openWebhook(config Webhook, way egress.Dial, log *slog.Logger) (*webhookSink, error) {
+	d := &webhookSink{config: config, calls: callout.New(way)}
 	d.files = reload.Named{Read: d.read, Refused: func(err error) {
 		log.Error("the webhook of the audit log can't be called as its changed kubeconfig says; what it said before stays in effect", "error", err)
 	}}

@@ -84,7 +84,6 @@ var unused = []without{
 var refused = map[string]string{
 	"admission-control":                "use --enable-admission-plugins and --disable-admission-plugins",
 	"authorization-policy-file":        "there is no ABAC: use RBAC, or a webhook",
-	"egress-selector-config-file":      "connections to webhooks can't be sent through a proxy",
 	"service-account-signing-endpoint": "tokens are signed by a key in a file only",
 }
 

@@ -158,6 +158,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s.Telemetry.AddFlags(set)
 	s.Plugins.AddFlags(set)
 	s.Aggregation.AddFlags(set)
+	s.API.Egress.AddFlags(set)
 	addOthers(set, &a.Unused)
 	return set
 }

@@ -125,7 +125,7 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"fewer than none":     {"--max-requests-inflight=-1", "must not be negative"},
 		"many connections":    {"--goaway-chance=0.5", "--goaway-chance"},
 		"another controller":  {"--controllers=all", "--controllers"},
-		"egress":              {"--egress-selector-config-file=x", "--egress-selector-config-file"},
+		"old admission":       {"--admission-control=x", "--admission-control"},
 		"signer elsewhere":    {"--service-account-signing-endpoint=x", "--service-account-signing-endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {

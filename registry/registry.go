@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -48,7 +49,9 @@ type Options struct {
 	MinWatchTimeout time.Duration
 	// Webhooks says at which addresses webhooks may be called. The zero Policy is described there.
 	Webhooks conversion.Policy
-	Log      *slog.Logger // defaults to slog.Default()
+	// Ways lead to webhooks. The zero Ways are direct.
+	Ways egress.Ways
+	Log  *slog.Logger // defaults to slog.Default()
 }
 
 // Registry holds the resources of one server. It's safe for concurrent use.

@@ -24,7 +24,7 @@ import (
 
 // Network is how the server's webhooks are reached.
 func (r *Registry) Network() hookclient.Network {
-	return hookclient.Network{Policy: r.Webhooks, Resolve: r.resolve, Log: r.Log}
+	return hookclient.Network{Policy: r.Webhooks, Ways: r.Ways, Resolve: r.resolve, Log: r.Log}
 }
 
 // resolve finds the address at which a Service is served now.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
@@ -21,8 +22,9 @@ type given struct {
 	origins       guard.Origins
 	proxy         *aggregator.Certificate // of the aggregator
 	keys          *seal.Keys              // nil without encryption
-	tracing       *tracing.Config         // nil without traces
-	may           *access.Authorizer      // nil: everybody may do everything
+	ways          egress.Ways
+	tracing       *tracing.Config    // nil without traces
+	may           *access.Authorizer // nil: everybody may do everything
 }
 
 // read returns what the settings and files say, or refuses them. It leaves nothing.
@@ -51,7 +53,10 @@ func (s *Server) read() (g given, err error) {
 	if g.tracing, err = tracing.Read(s.Telemetry.Tracing); err != nil {
 		return g, err
 	}
-	if g.may, err = access.NewAuthorizer(s.Access, s.log()); err != nil {
+	if g.ways, err = egress.Read(s.API.Egress); err != nil {
+		return g, err
+	}
+	if g.may, err = access.NewAuthorizer(s.Access, g.ways.ControlPlane, s.log()); err != nil {
 		return g, err
 	}
 	if g.may.RBAC() && s.API.Builtin == builtin.None {

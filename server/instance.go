@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
@@ -113,6 +114,7 @@ type backing struct {
 	backups  *backups.Backups // nil: none are taken on schedule
 	client   *clientv3.Client // of the store; nil: no other process uses it
 	keys     *seal.Keys       // nil: nothing is encrypted
+	way      egress.Dial      // to an etcd elsewhere; nil: directly
 	dataDir  string           // "" if nothing is kept on this machine
 }
 
@@ -142,14 +144,14 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys}, loops: loops{failed: make(chan error, maxLoops), delay: s.Serving.ShutdownDelay}}
+	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys, way: g.ways.Etcd}, loops: loops{failed: make(chan error, maxLoops), delay: s.Serving.ShutdownDelay}}
 	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
 			err = startError(err, in.close())
 		}
 	}()
-	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.Has, Log: in.log}); err != nil {
+	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.Has, Ways: g.ways, Log: in.log}); err != nil {
 		return nil, err
 	}
 	if err := in.openPort(s, g); err != nil {
@@ -207,7 +209,7 @@ func startError(err, closing error) error {
 
 // openPort takes the port, when the audit log is open and the collector of traces is known.
 func (in *instance) openPort(s *Server, g given) (err error) {
-	if in.noted.audit, err = audit.Open(s.Audit, in.log); err != nil {
+	if in.noted.audit, err = audit.Open(s.Audit, g.ways.ControlPlane, in.log); err != nil {
 		return err
 	}
 	if in.noted.tracer, err = tracing.New(g.tracing, in.log); err != nil {
@@ -234,7 +236,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 	in.registry = registry.New(registry.Options{
 		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
 		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, MinWatchTimeout: s.Bounds.MinWatchTimeout, Manager: s.manager(),
-		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Log: in.log,
+		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Ways: g.ways, Log: in.log,
 	})
 	writes.InitialNamespaces(in.registry)
 	if s.API.Register != nil {
@@ -259,7 +261,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		in.registry.Authorizer(may)
 	}
 	builtin.Register(in.registry, kinds)
-	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: g.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
+	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: g.proxy, Policy: in.registry.Network().Policy, Way: g.ways.Cluster, Priority: s.priorities(), Log: in.log})
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/backups"
@@ -263,6 +264,9 @@ type API struct {
 	// WebhookAddresses are the networks, as "127.0.0.0/8", in which webhooks may be called besides public
 	// addresses. By default none that is private, loopback or link-local.
 	WebhookAddresses []netip.Prefix
+
+	// Egress says through which proxies webhooks, aggregated API servers and an etcd elsewhere are reached. By default directly.
+	Egress egress.Options
 
 	// Register, if set, is called before the server starts to serve, for Go programs that serve types
 	// of their own: see registry.Register.

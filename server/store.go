@@ -97,6 +97,7 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 		}
 	}
 	options := s.Etcd
+	options.Way = in.backing.way
 	options.Log, options.Transformer = in.log, in.transformer(s)
 	if in.backing.remote, err = remote.Open(ctx, options); err != nil {
 		return err

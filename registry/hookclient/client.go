@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/internal/connections"
 	"github.com/apiserver-lite/apiserver-lite/tracing"
@@ -79,6 +80,9 @@ func (s *Service) host() string {
 // Network is how webhooks are reached.
 type Network struct {
 	Policy
+	// Ways lead to webhooks, those with a URL by ControlPlane and those at a Service by Cluster. Where there is a way, the Policy says nothing: who
+	// started the server has named the proxy.
+	Ways egress.Ways
 	// Resolve finds the address (host and port) at which a Service is served now. nil: there are no services.
 	Resolve func(ctx context.Context, s Service) (address string, err error)
 	// Log is told at which address a webhook couldn't be called whose URL has a name: errors don't say it, because whoever
@@ -176,7 +180,13 @@ func (c *Client) Close() {
 }
 
 func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: dialTimeout, Control: n.Control}
+	dial, way := (&net.Dialer{Timeout: dialTimeout, Control: n.Control}).DialContext, n.Ways.ControlPlane
+	if s != nil {
+		way = n.Ways.Cluster
+	}
+	if way != nil {
+		dial = way
+	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		return c.connections.Dial(func() (net.Conn, error) {
 			if s != nil {
@@ -185,7 +195,7 @@ func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network
 					return nil, &unresolvedError{err}
 				}
 			}
-			return dialer.DialContext(ctx, network, address)
+			return dial(ctx, network, address)
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
@@ -144,8 +145,13 @@ func (c *connector) try(ctx context.Context) (*clientv3.Client, error) {
 	if reached == 0 {
 		return nil, last
 	}
+	var dial []grpc.DialOption
+	if way := c.options.Way; way != nil {
+		dial = append(dial, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return way(ctx, "tcp", address) }))
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.options.Servers, TLS: c.tls, Username: c.options.Username, Password: c.password,
+		DialOptions: dial,
+		Endpoints:   c.options.Servers, TLS: c.tls, Username: c.options.Username, Password: c.password,
 		DialTimeout: dialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		MaxCallSendMsgSize: maxSendBytes, Logger: zap.NewNop(),
 	})
@@ -180,8 +186,11 @@ func (c *connector) probe(ctx context.Context, server string) error {
 	if err != nil {
 		return refused{err}
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	dial := new(net.Dialer).DialContext
+	if c.options.Way != nil {
+		dial = c.options.Way
+	}
+	conn, err := dial(ctx, "tcp", u.Host)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +93,27 @@ func refusedAtOnce(t *testing.T, o remote.Options, want string) {
 	}
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error is %v, want one with %q", err, want)
+	}
+}
+
+// TestConnectByAWay: every connection is made by the Way, if there is one.
+func TestConnectByAWay(t *testing.T) {
+	a, _ := startEtcd(t, t.TempDir(), nil)
+	var made atomic.Int64
+	way := func(ctx context.Context, network, address string) (net.Conn, error) {
+		made.Add(1)
+		if address != "etcd.example:2379" {
+			return nil, fmt.Errorf("%s is dialled", address)
+		}
+		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(a, "http://"))
+	}
+	client := connect(t, remote.Options{Servers: []string{"http://etcd.example:2379"}, Way: way}) // a name that only the way knows
+	before := made.Load()
+	if _, err := client.Put(t.Context(), "/k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	if before == 0 {
+		t.Error("nothing was dialled by the way")
 	}
 }
 

@@ -2,11 +2,13 @@ package remote
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -54,6 +56,9 @@ type Options struct {
 
 	// CompactionInterval is how often history is compacted. Never compacts nothing. Defaults to DefaultCompactionInterval.
 	CompactionInterval time.Duration
+
+	// Way makes connections to the members. Nil: directly.
+	Way func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Transformer, if set, is what values go through on their way to etcd and back.
 	Transformer storage.Transformer
