@@ -61,7 +61,7 @@ var floors = []floor{
 	{"registry/crd", nil},
 	{"registry/quota", []string{"registry/jsontree", "storage/kube"}},
 	{"registry/expression", nil}, // pure, likewise
-	{"registry", []string{"egress", 
+	{"registry", []string{"egress",
 		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "storage/kube", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
 		"registry/crd", "registry/schema", "registry/hookclient", "registry/conversion", "registry/managed", "registry/gotype",
 	}},

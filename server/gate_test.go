@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -30,7 +31,7 @@ func newGate(ready bool, f *inflight.Requests) *handler {
 		log:      slog.New(slog.DiscardHandler),
 		state:    state{func() bool { return ready }, []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}}},
 		capacity: newCapacity(flowcontrol.NewAddresses(2, fair.Limits{}), nil), // of which leases have one, and where nobody waits
-		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{}},
+		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{tokens: new(secrets.Tokens)}},
 		metrics:  metrics.New(nil),
 		manner:   manner{timeout: bounds.DefaultRequestTimeout},
 	}
