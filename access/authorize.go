@@ -17,11 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 	chain "k8s.io/apiserver/pkg/authorization/union"
-	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
-	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 
 	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/callout"
@@ -48,8 +45,8 @@ type Authorizer struct {
 // authorizers are those that flags and files name.
 type authorizers struct {
 	inOrder  []apiserver.AuthorizerConfiguration
-	webhooks map[string]*webhook.WebhookAuthorizer // by their names
-	paths    []string                              // the files that say all this
+	webhooks map[string]*webhookAuthorizer // by their names
+	paths    []string                      // the files that say all this
 }
 
 // decider asks authorizers in their order.
@@ -143,7 +140,7 @@ const privilegedGroup = "kubernetes.io/system-privileged-group"
 
 // use has authorizers decide from now on.
 func (a *Authorizer) use(next *authorizers) error {
-	all := []chain.NamedAuthorizer{{AuthorizerName: privilegedGroup, Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
+	all := []chain.NamedAuthorizer{{AuthorizerName: privilegedGroup, Authorizer: allowsMasters}}
 	var rules []authorizer.RuleResolver
 	for _, c := range next.inOrder {
 		one := a.made(c, next.webhooks)
@@ -157,22 +154,16 @@ func (a *Authorizer) use(next *authorizers) error {
 	return err
 }
 
-// oneAuthorizer is one of several.
-type oneAuthorizer interface {
-	authorizer.Authorizer
-	authorizer.RuleResolver
-}
-
-func (a *Authorizer) made(c apiserver.AuthorizerConfiguration, webhooks map[string]*webhook.WebhookAuthorizer) oneAuthorizer {
+func (a *Authorizer) made(c apiserver.AuthorizerConfiguration, webhooks map[string]*webhookAuthorizer) oneAuthorizer {
 	switch c.Type {
 	case typeNode:
 		return a.nodes
 	case typeRBAC:
 		return a.rbac
 	case typeAlwaysAllow:
-		return authorizerfactory.NewAlwaysAllowAuthorizer()
+		return allowsAll
 	case typeAlwaysDeny:
-		return authorizerfactory.NewAlwaysDenyAuthorizer()
+		return deniesAll
 	default:
 		return webhooks[c.Name]
 	}
@@ -204,7 +195,7 @@ func (a *Authorizer) read() ([]string, error) {
 
 // readFiles reads what flags and files say. It leaves nothing.
 func (a *Authorizer) readFiles() (*authorizers, error) {
-	s := &authorizers{webhooks: map[string]*webhook.WebhookAuthorizer{}}
+	s := &authorizers{webhooks: map[string]*webhookAuthorizer{}}
 	file, flag := a.options.AuthorizationConfigFile, "--authorization-webhook-config-file"
 	var compiler authorizationcel.Compiler
 	if file == "" {
@@ -273,15 +264,8 @@ func oneLine(err error) error {
 	return errors.New(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; "))
 }
 
-// webhookMetrics are none: kube-apiserver's would be of the process, of which a test has several servers.
-type webhookMetrics struct {
-	webhookmetrics.NoopRequestMetrics
-	webhookmetrics.NoopWebhookMetrics
-	authorizationcel.NoopMatcherMetrics
-}
-
 // webhook makes the authorizer of a webhook, and returns the files that say where it is.
-func (a *Authorizer) webhook(c apiserver.AuthorizerConfiguration, compiler authorizationcel.Compiler) (*webhook.WebhookAuthorizer, []string, error) {
+func (a *Authorizer) webhook(c apiserver.AuthorizerConfiguration, compiler authorizationcel.Compiler) (*webhookAuthorizer, []string, error) {
 	w := c.Webhook
 	if w.ConnectionInfo.KubeConfigFile == nil { // InClusterConfig, which asks the server itself
 		return nil, nil, fmt.Errorf("authorizer %s: connectionInfo.type %s can't be used here: name a kubeconfig", c.Name, w.ConnectionInfo.Type)
@@ -293,18 +277,7 @@ func (a *Authorizer) webhook(c apiserver.AuthorizerConfiguration, compiler autho
 	if w.Timeout.Duration != 0 {
 		config.Timeout = w.Timeout.Duration
 	}
-	onError := authorizer.DecisionNoOpinion
-	if w.FailurePolicy == apiserver.FailurePolicyDeny {
-		onError = authorizer.DecisionDeny
-	}
-	allowed, refused := w.AuthorizedTTL.Duration, w.UnauthorizedTTL.Duration
-	if !w.CacheAuthorizedRequests {
-		allowed = 0
-	}
-	if !w.CacheUnauthorizedRequests {
-		refused = 0
-	}
-	made, err := webhook.New(config, w.SubjectAccessReviewVersion, allowed, refused, *webhook.DefaultRetryBackoff(), onError, w.MatchConditions, c.Name, webhookMetrics{}, compiler)
+	made, err := newWebhookAuthorizer(c, config, compiler)
 	return made, paths, err
 }
 

@@ -10,11 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 
 	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/callout"
@@ -62,13 +63,63 @@ func (w *tokenWebhook) read() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
-	asks, err := webhook.New(config, cmp.Or(w.options.Version, defaultReviewVersion), w.audiences, *webhook.DefaultRetryBackoff())
+	version := cmp.Or(w.options.Version, defaultReviewVersion)
+	ask, err := newReviewer(config, version, "authenticator")
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
+	asks := authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		return w.ask(ctx, ask, version, token)
+	})
 	keeps := tokencache.New(asks, false, w.options.CacheTTL, w.options.CacheTTL)
 	w.current.Store(&keeps)
 	return paths, nil
+}
+
+// ask asks whose a token is. ok is false for a token that isn't believed, of which the error, if there is one, says why.
+func (w *tokenWebhook) ask(ctx context.Context, by *reviewer, version, token string) (answer *authenticator.Response, ok bool, err error) {
+	wanted, _ := authenticator.AudiencesFrom(ctx)
+	var status authenticationv1.TokenReviewStatus
+	if version == reviewV1beta1 {
+		var answer authenticationv1beta1.TokenReview
+		err = by.review(ctx, &authenticationv1beta1.TokenReview{Spec: authenticationv1beta1.TokenReviewSpec{Token: token, Audiences: wanted}}, &answer)
+		u := answer.Status.User
+		status = authenticationv1.TokenReviewStatus{Authenticated: answer.Status.Authenticated, Audiences: answer.Status.Audiences, Error: answer.Status.Error,
+			User: authenticationv1.UserInfo{Username: u.Username, UID: u.UID, Groups: u.Groups}}
+		for key, values := range u.Extra {
+			if status.User.Extra == nil {
+				status.User.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			status.User.Extra[key] = authenticationv1.ExtraValue(values)
+		}
+	} else {
+		var answer authenticationv1.TokenReview
+		err = by.review(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted}}, &answer)
+		status = answer.Status
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	shared := wanted.Intersect(w.audiences) // of one that doesn't know audiences
+	if len(status.Audiences) > 0 {
+		shared = wanted.Intersect(status.Audiences)
+	}
+	switch {
+	case len(shared) == 0:
+		return nil, false, nil
+	case !status.Authenticated && status.Error != "":
+		return nil, false, errors.New(status.Error)
+	case !status.Authenticated:
+		return nil, false, nil
+	}
+	u := &user.DefaultInfo{Name: status.User.Username, UID: status.User.UID, Groups: status.User.Groups}
+	for key, values := range status.User.Extra {
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[key] = values
+	}
+	return &authenticator.Response{User: u, Audiences: shared}, true, nil
 }
 
 func (w *tokenWebhook) close() {
