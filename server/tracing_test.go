@@ -40,6 +40,7 @@ type judge struct {
 func newJudge(t *testing.T, takes time.Duration) *judge {
 	j := &judge{}
 	j.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		called := time.Now()
 		var review struct {
 			Request struct {
 				UID string `json:"uid"`
@@ -51,7 +52,7 @@ func newJudge(t *testing.T, takes time.Duration) *judge {
 		j.mu.Lock()
 		j.parents = append(j.parents, r.Header.Get("traceparent"))
 		j.mu.Unlock()
-		time.Sleep(takes) // it's what the test is about
+		await.Until(t, "the call has taken long enough", func() bool { return time.Since(called) >= takes })
 		fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true}}`, review.Request.UID)
 	}))
 	t.Cleanup(j.Close)

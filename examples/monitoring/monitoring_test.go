@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -74,9 +75,12 @@ func serve(t *testing.T) string {
 	if output, err := exec.Command("go", "build", "-C", "../..", "-buildvcs=false", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	urlFile := filepath.Join(dir, "url")
-	cmd := exec.Command(program, "--listen=127.0.0.1:0", "--url-file="+urlFile, "--data-dir="+filepath.Join(dir, "data"), "--snapshot-schedule=1h", "--snapshot-dir="+filepath.Join(dir, "snapshots"))
+	cmd := exec.Command(program, "--listen=127.0.0.1:0", "--data-dir="+filepath.Join(dir, "data"), "--snapshot-schedule=1h", "--snapshot-dir="+filepath.Join(dir, "snapshots"))
 	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +88,10 @@ func serve(t *testing.T) string {
 		cmd.Process.Signal(os.Interrupt)
 		cmd.Wait()
 	})
-	var url string
-	deadline := time.Now().Add(2 * time.Minute)
-	for ; url == ""; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the server isn't ready")
-		}
-		text, _ := os.ReadFile(urlFile)
-		url = strings.TrimSpace(string(text))
+	first, err := bufio.NewReader(out).ReadString('\n') // which comes when it's ready
+	url, ready := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
+	if err != nil || !ready {
+		t.Fatalf("the server says %q: %v", first, err)
 	}
 	get := func(path string) string {
 		res, err := http.Get(url + path)
