@@ -132,16 +132,16 @@ func (c checkout) build(t *testing.T, dir string) *suite {
 	return s
 }
 
-// test runs the tests with the programs of a directory. What fails is tried once more, because many specs have a second for what a
+// test runs the tests with the programs of a directory. What fails is tried again (a spec twice), because many have a second for what a
 // busy machine may take longer for.
 func (s *suite) test(t *testing.T, assets string) result {
 	t.Helper()
 	if s.ginkgo {
-		r := s.run(t, assets, "-ginkgo.no-color", "-ginkgo.flake-attempts=2")
+		r := s.run(t, assets, "-ginkgo.no-color", "-ginkgo.flake-attempts=3")
 		if bytes.Contains(r.output, []byte("Your Test Panicked")) {
 			// The process ended before Ginkgo could try again. controller-runtime's webhooks do that: a spec of theirs listens on the
 			// port of the one before, whose server may not have let it go, and asserts in a goroutine that nobody recovers.
-			r = s.run(t, assets, "-ginkgo.no-color", "-ginkgo.flake-attempts=2")
+			r = s.run(t, assets, "-ginkgo.no-color", "-ginkgo.flake-attempts=3")
 		}
 		return r
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -65,7 +66,7 @@ func TestCells(t *testing.T) {
 		{"a taint", "/apis/resource.k8s.io/v1/devicetaintrules", `"spec":{"taint":{"key":"k","value":"v","effect":"NoSchedule","timeAdded":"` + time.Now().Add(-49*time.Hour).UTC().Format(time.RFC3339) + `"}}`, ``, "k v NoSchedule 2d1h"},
 		{"an event", "/api/v1/namespaces/default/events", `"involvedObject":{"kind":"Pod","name":"p","namespace":"default","fieldPath":"spec"},"type":"Normal","reason":"R","message":" m ","reportingComponent":"c","reportingInstance":"i"`, ``,
 			"<unknown> Normal R pod/p spec c, i m <unknown> 1 N"},
-		{"a migration", "/apis/storagemigration.k8s.io/v1/storageversionmigrations", `"spec":{"resource":{"group":"apps","resource":"deployments"}}`, ``, "deployments.apps Unknown"},
+		{"a migration", "/apis/storagemigration.k8s.io/v1/storageversionmigrations", `"spec":{"resource":{"group":"apps","resource":"deployments"}}`, ``, "deployments.apps Succeeded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			name := "cells-" + strings.ReplaceAll(test.name, " ", "-")
@@ -80,10 +81,13 @@ func TestCells(t *testing.T) {
 			if test.status != "" {
 				must(t, s, http.MethodPatch, test.path+"/"+name+"/status", `{"status":`+test.status+`}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
 			}
-			text := must(t, s, http.MethodGet, test.path+"/"+name, "", http.StatusOK, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-			if got, want := cellsOf(t, text, name), strings.ReplaceAll(test.want, "N ", name+" "); got != want && got != strings.TrimSuffix(want, "N")+name {
-				t.Errorf("shown as %q, want %q", got, want)
-			}
+			await.Right(t, func() string { // a migration succeeds after its create is answered
+				text := must(t, s, http.MethodGet, test.path+"/"+name, "", http.StatusOK, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+				if got, want := cellsOf(t, text, name), strings.ReplaceAll(test.want, "N ", name+" "); got != want && got != strings.TrimSuffix(want, "N")+name {
+					return fmt.Sprintf("shown as %q, want %q", got, want)
+				}
+				return ""
+			})
 		})
 	}
 }
