@@ -28,6 +28,9 @@ const (
 	Interval = 20 * time.Second
 	// credentialTime is how long the look at one credential may take. The next look finds out what this one couldn't.
 	credentialTime = 5 * time.Second
+	// roundTime is how long the rights of all watches may take, and after that all credentials: a webhook that hangs may decide about many. What
+	// it hasn't answered by then the next round asks.
+	roundTime = 20 * time.Second
 	// maxReason is how much of a reason the log has, in bytes: it may quote what a client sent.
 	maxReason = 1 << 10
 )
@@ -63,9 +66,11 @@ func (c *Recheck) Run(ctx context.Context) {
 // store, so each is looked at once, however many watches it has opened, and what the store has acknowledged is waited for once.
 func (c *Recheck) all(ctx context.Context) {
 	byCredential := map[access.CredentialKey][]*watches.Watch{}
+	rights, cancel := context.WithTimeout(ctx, roundTime)
+	defer cancel()
 	for _, w := range c.Watches.All() {
 		switch {
-		case !c.mayStill(ctx, w):
+		case !c.mayStill(rights, w):
 			w.Cancel(watchstream.ErrRevoked)
 		case c.Access != nil:
 			key := w.Why.Credential.Key()
@@ -76,6 +81,8 @@ func (c *Recheck) all(ctx context.Context) {
 	if err != nil {
 		return // the store doesn't answer, so nobody can tell: the next round will
 	}
+	fresh, cancel = context.WithTimeout(fresh, roundTime)
+	defer cancel()
 	for _, shown := range byCredential {
 		if c.stillCounts(fresh, shown[0]) {
 			continue
