@@ -6,10 +6,11 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
@@ -33,7 +34,7 @@ func newReviewer(config *rest.Config, version, what string) (*reviewer, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range map[string][]func(*runtime.Scheme) error{
 		reviewV1:      {authenticationv1.AddToScheme, authorizationv1.AddToScheme},
-		reviewV1beta1: {authenticationv1beta1.AddToScheme, authorizationv1beta1.AddToScheme},
+		reviewV1beta1: {addTokenReviewBeta, authorizationv1beta1.AddToScheme},
 	}[version] {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -48,6 +49,14 @@ func newReviewer(config *rest.Config, version, what string) (*reviewer, error) {
 		return nil, err
 	}
 	return &reviewer{to}, nil
+}
+
+// addTokenReviewBeta has TokenReviews be of v1beta1, where they have the form that they have in v1.
+func addTokenReviewBeta(scheme *runtime.Scheme) error {
+	beta := schema.GroupVersion{Group: authenticationv1.GroupName, Version: reviewV1beta1}
+	scheme.AddKnownTypes(beta, &authenticationv1.TokenReview{})
+	metav1.AddToGroupVersion(scheme, beta)
+	return nil
 }
 
 // review posts a review and reads the answer into another one. It posts again, after pauses, where that may help. The error is the last one.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
@@ -69,7 +68,7 @@ func (w *tokenWebhook) read() ([]string, error) {
 		return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
 	asks := authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-		return w.ask(ctx, ask, version, token)
+		return w.ask(ctx, ask, token)
 	})
 	keeps := tokencache.New(asks, false, w.options.CacheTTL, w.options.CacheTTL)
 	w.current.Store(&keeps)
@@ -77,29 +76,14 @@ func (w *tokenWebhook) read() ([]string, error) {
 }
 
 // ask asks whose a token is. ok is false for a token that isn't believed, of which the error, if there is one, says why.
-func (w *tokenWebhook) ask(ctx context.Context, by *reviewer, version, token string) (answer *authenticator.Response, ok bool, err error) {
+func (w *tokenWebhook) ask(ctx context.Context, by *reviewer, token string) (answer *authenticator.Response, ok bool, err error) {
 	wanted, _ := authenticator.AudiencesFrom(ctx)
-	var status authenticationv1.TokenReviewStatus
-	if version == reviewV1beta1 {
-		var answer authenticationv1beta1.TokenReview
-		err = by.review(ctx, &authenticationv1beta1.TokenReview{Spec: authenticationv1beta1.TokenReviewSpec{Token: token, Audiences: wanted}}, &answer)
-		u := answer.Status.User
-		status = authenticationv1.TokenReviewStatus{Authenticated: answer.Status.Authenticated, Audiences: answer.Status.Audiences, Error: answer.Status.Error,
-			User: authenticationv1.UserInfo{Username: u.Username, UID: u.UID, Groups: u.Groups}}
-		for key, values := range u.Extra {
-			if status.User.Extra == nil {
-				status.User.Extra = map[string]authenticationv1.ExtraValue{}
-			}
-			status.User.Extra[key] = authenticationv1.ExtraValue(values)
-		}
-	} else {
-		var answer authenticationv1.TokenReview
-		err = by.review(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted}}, &answer)
-		status = answer.Status
-	}
+	var review authenticationv1.TokenReview
+	err = by.review(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted}}, &review)
 	if err != nil {
 		return nil, false, err
 	}
+	status := review.Status
 	shared := wanted.Intersect(w.audiences) // of one that doesn't know audiences
 	if len(status.Audiences) > 0 {
 		shared = wanted.Intersect(status.Audiences)

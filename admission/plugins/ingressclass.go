@@ -4,12 +4,14 @@ import (
 	"context"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
+
+// ingressClassAnnotation named an Ingress' class before a field did. networking.k8s.io/v1 has no name for it.
+const ingressClassAnnotation = "kubernetes.io/ingress.class"
 
 // DefaultIngressClass gives each new Ingress that names no class the default one.
 type DefaultIngressClass struct {
@@ -29,7 +31,7 @@ func (d *DefaultIngressClass) Concerns(a *registry.Attributes) bool {
 // Admit sets the class: of several default ones the newest, and of equally new ones the first by name.
 func (d *DefaultIngressClass) Admit(_ context.Context, r *request) (pass registry.Verdict, err error) {
 	spec := specOf(r.Object)
-	_, annotated := r.Object.GetAnnotations()[networkingv1beta1.AnnotationIngressClass]
+	_, annotated := r.Object.GetAnnotations()[ingressClassAnnotation]
 	if _, named := spec["ingressClassName"]; named || annotated {
 		return pass, nil
 	}

@@ -3,9 +3,9 @@ package rights
 import (
 	"context"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,17 +152,19 @@ func validateSubject(c *rules.Check, s rbacv1.Subject, at *field.Path) {
 	rules.Among(c, at.Child("apiGroup"), &s.APIGroup, group)
 }
 
-// The columns of bindings have descriptions of an older version.
 func roleBindingColumns() []registry.Column {
-	return bindingColumns("roleBinding", rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"])
+	return bindingColumns("roleBinding", rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"])
 }
 
 func clusterRoleBindingColumns() []registry.Column {
-	return bindingColumns("clusterRoleBinding", rbacv1beta1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"])
+	return bindingColumns("clusterRoleBinding", rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"])
 }
 
 // bindingColumns are those of a kind of bindings, as its descriptions call it, with that of the role.
+// bindingColumns are those of bindings of a kind. role describes the member roleRef in v1; the column is described as in earlier versions, in which
+// the member could change.
 func bindingColumns(kind, role string) []registry.Column {
+	role = strings.TrimSuffix(role, " This field is immutable.")
 	subjects := func(kind string, name func(s any) string) func(o any) any {
 		return func(o any) any {
 			return column.Joined(column.At(o, "subjects"), ", ", func(s any) string {
