@@ -141,7 +141,8 @@ func New(c Config) (*Chain, error) {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
 	c.metrics, c.decisions = webhook.NewMetrics(), policy.NewMetrics()
-	chain := &Chain{registry: c.Registry, collectors: slices.Concat(c.metrics.Collectors(), c.decisions.Collectors())}
+	durations := newDurations()
+	chain := &Chain{registry: c.Registry, collectors: slices.Concat([]prometheus.Collector{durations}, c.metrics.Collectors(), c.decisions.Collectors())}
 	for i := range known {
 		p := &known[i]
 		if !c.has(p) || p.goesBy.Resource != "" && !c.Registry.Has(p.goesBy) {
@@ -151,7 +152,7 @@ func New(c Config) (*Chain, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("admission plug-in %s: %w", p.name, err), chain.Close())
 		}
-		chain.members = append(chain.members, memberOf(p.name, m))
+		chain.members = append(chain.members, memberOf(p.name, m, durations))
 	}
 	if len(chain.members) > 0 {
 		c.Registry.Use(chain)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -27,7 +28,8 @@ type Chain struct {
 // member is a plug-in, and what it can do: to ask an interface for another one takes a look-up, and each write asks for many.
 type member struct {
 	plugin          any
-	name            string             // for traces
+	name            string // for traces
+	took            *took
 	selective       registry.Selective // nil if it's asked about every request
 	admit, validate verdictOf          // nil if it doesn't change objects, or doesn't judge them
 }
@@ -44,8 +46,8 @@ type (
 	}
 )
 
-func memberOf(name string, plugin any) member {
-	m := member{plugin: plugin, name: "admission " + name}
+func memberOf(name string, plugin any, durations *prometheus.HistogramVec) member {
+	m := member{plugin: plugin, name: "admission " + name, took: &took{name: name, in: durations}}
 	m.selective, _ = plugin.(registry.Selective)
 	switch p := plugin.(type) {
 	case registry.Admission[unstructured.Unstructured]:
@@ -95,9 +97,11 @@ func (c *Chain) Admit(ctx context.Context, r *request) (registry.Verdict, error)
 }
 
 // asked asks the plug-in, and notes how long it took.
-func (m *member) asked(ctx context.Context, ask verdictOf, r *request) (registry.Verdict, error) {
+func (m *member) asked(ctx context.Context, kind int, ask verdictOf, r *request) (registry.Verdict, error) {
 	ctx, step := tracing.Begin(ctx, tracing.Admission, m.name)
+	began := time.Now()
 	said, err := ask(ctx, r)
+	m.took.note(began, kind, r.Operation, err != nil || said.Refused())
 	step.End(err)
 	return said, err
 }
@@ -114,7 +118,7 @@ func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error)
 		if round.Second() && r.Object != nil {
 			before = r.Object.DeepCopy()
 		}
-		if said, err := m.asked(ctx, m.admit, r); err != nil || said.Refused() {
+		if said, err := m.asked(ctx, admitting, m.admit, r); err != nil || said.Refused() {
 			return said, err
 		}
 		if before != nil && !equality.Semantic.DeepEqual(before, r.Object) {
@@ -131,7 +135,7 @@ func (c *Chain) Validate(ctx context.Context, r *request) (registry.Verdict, err
 			if m.validate == nil || !m.concerned(&r.Attributes) {
 				continue
 			}
-			if said, err := m.asked(ctx, m.validate, r); err != nil || said.Refused() {
+			if said, err := m.asked(ctx, validating, m.validate, r); err != nil || said.Refused() {
 				return said, err
 			}
 		}

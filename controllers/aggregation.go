@@ -31,7 +31,7 @@ const allRoles = "clusterroles"
 
 func newAggregation(c *Controllers) *aggregation {
 	a := &aggregation{}
-	a.queued = newQueued(c, func(string) Object {
+	a.queued = newQueued(c, Aggregation, func(string) Object {
 		return Object{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}
 	}, a.work)
 	return a

@@ -81,6 +81,7 @@ type Controllers struct {
 	registry registry.Door
 	cacher   *cacher.Cacher
 	log      *slog.Logger
+	queues   *queues // metrics
 	actor    actor
 	reader   reader
 	all      []controller
@@ -118,17 +119,17 @@ type queued[K comparable] struct {
 	object      func(k K) Object // that a key stands for, for a Report
 }
 
-// newQueued returns what a controller works on its keys with. work is given what is served, at least as new as the event that has
+// newQueued returns what a controller works on its keys with, and that metrics name. work is given what is served, at least as new as the event that has
 // queued the key. It writes nothing once everything was reset since it began: what it decided by may be gone. The reader is told the
 // whole state then, and the work begins anew from that.
-func newQueued[K comparable](c *Controllers, object func(k K) Object, work func(ctx context.Context, served *registry.Catalog, k K) error) queued[K] {
+func newQueued[K comparable](c *Controllers, name string, object func(k K) Object, work func(ctx context.Context, served *registry.Catalog, k K) error) queued[K] {
 	pinned := func(ctx context.Context, k K) error {
 		if err := work(c.registry.Pin(ctx), c.served(), k); !errors.Is(err, storage.ErrReplaced) {
 			return err
 		}
 		return nil
 	}
-	return queued[K]{c, &queue[K]{log: c.log, bell: &c.reader.bell, work: pinned}, object}
+	return queued[K]{c, &queue[K]{log: c.log, bell: &c.reader.bell, work: pinned, tell: c.queues.of(name)}, object}
 }
 
 func (q *queued[K]) begin() {}
@@ -159,7 +160,7 @@ func (q *queued[K]) pending(most int) (all []Pending) {
 // New returns the controllers of a registry.
 func New(o Options) *Controllers {
 	o.Log = cmp.Or(o.Log, slog.Default())
-	c := &Controllers{registry: o.Registry, cacher: o.Cacher, log: o.Log, removes: map[string]bool{}}
+	c := &Controllers{registry: o.Registry, cacher: o.Cacher, log: o.Log, queues: newQueues(), removes: map[string]bool{}}
 	c.reader.controllers = c
 	c.reader.served.Store(&registry.Catalog{})
 	c.add(newDefinitions(c), crd.Finalizer)

@@ -25,7 +25,7 @@ var definitionsPrefix = storage.PrefixOf(apiextensionsv1.GroupName, "customresou
 
 func newDefinitions(c *Controllers) *definitions {
 	d := &definitions{unnamed: map[string]bool{}}
-	d.queued = newQueued(c, func(name string) Object {
+	d.queued = newQueued(c, "definitions", func(name string) Object {
 		return Object{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: name}
 	}, d.work)
 	return d

@@ -40,7 +40,7 @@ type chore struct {
 
 func newDuties(c *Controllers, all []Duty) *duties {
 	d := &duties{all: all}
-	d.queued = newQueued(c, func(c chore) Object { return Object{Kind: all[c.duty].Name, Name: c.key} }, d.work)
+	d.queued = newQueued(c, "duties", func(c chore) Object { return Object{Kind: all[c.duty].Name, Name: c.key} }, d.work)
 	return d
 }
 

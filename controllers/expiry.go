@@ -30,7 +30,7 @@ type expiry struct {
 
 func newExpiry(c *Controllers, annotated bool) *expiry {
 	x := &expiry{annotated: annotated, wake: make(chan struct{}, 1), deadlines: newDeadlines(time.Now)}
-	x.queued = newQueued(c, c.keyed, x.work)
+	x.queued = newQueued(c, Expiry, c.keyed, x.work)
 	return x
 }
 

@@ -49,7 +49,7 @@ type knowledge struct {
 
 func newCollector(c *Controllers) *collector {
 	g := &collector{}
-	g.queued = newQueued(c, c.keyed, g.work)
+	g.queued = newQueued(c, GarbageCollector, c.keyed, g.work)
 	g.begin()
 	return g
 }

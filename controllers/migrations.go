@@ -36,7 +36,7 @@ const (
 
 func newMigrations(c *Controllers) *migrations {
 	m := &migrations{}
-	m.queued = newQueued(c, c.keyed, m.work)
+	m.queued = newQueued(c, StorageMigrator, c.keyed, m.work)
 	return m
 }
 

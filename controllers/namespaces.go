@@ -27,7 +27,7 @@ var namespacesPrefix = storage.PrefixOf("", "namespaces")
 
 func newNamespaces(c *Controllers) *namespaces {
 	n := &namespaces{}
-	n.queued = newQueued(c, func(name string) Object { return Object{APIVersion: "v1", Kind: "Namespace", Name: name} }, n.work)
+	n.queued = newQueued(c, Namespace, func(name string) Object { return Object{APIVersion: "v1", Kind: "Namespace", Name: name} }, n.work)
 	return n
 }
 

@@ -31,6 +31,7 @@ type queue[K comparable] struct {
 	log  *slog.Logger
 	work func(ctx context.Context, k K) error // an error is a reason to try again
 	bell *bell                                // rings when a key is done
+	tell queueMetrics
 
 	mu      sync.Mutex // guards all below
 	entries map[K]*entry
@@ -48,6 +49,7 @@ type entry struct {
 	cause    error       // of the last failure
 	due      *time.Timer // of a key that waits for its time, else nil
 	at       time.Time   // when due fires
+	since    time.Time   // when it became ready
 }
 
 type entryState int
@@ -78,8 +80,9 @@ func (q *queue[K]) addLocked(k K) {
 		return
 	}
 	e.stop()
-	e.state = isReady
+	e.state, e.since = isReady, time.Now()
 	q.ready = append(q.ready, k)
+	q.tell.added(len(q.ready))
 	q.startLocked()
 }
 
@@ -166,6 +169,7 @@ func (q *queue[K]) forget() {
 		e.stop()
 	}
 	q.entries, q.ready = nil, nil
+	q.tell.left(0)
 }
 
 // workAll works on keys until none is ready.
@@ -177,8 +181,11 @@ func (q *queue[K]) workAll(ctx context.Context) {
 		q.ready = q.ready[1:]
 		e := q.entries[k]
 		e.state, e.again = working, false
+		q.tell.begun(e.since, len(q.ready))
 		q.mu.Unlock()
+		began := time.Now()
 		err := guarded(q.log, func() error { return q.work(ctx, k) })
+		q.tell.done(began, err != nil)
 		if err != nil && ctx.Err() == nil {
 			q.complain(k, e.failures+1, err)
 		}

@@ -44,7 +44,7 @@ func newResourceQuotas(c *Controllers, ledger *quota.Ledger) *resourceQuotas {
 		ledger = &quota.Ledger{}
 	}
 	q := &resourceQuotas{ledger: ledger, have: map[string]map[string]bool{}, awaited: map[*quota.Charge]bool{}}
-	q.queued = newQueued(c, func(namespace string) Object {
+	q.queued = newQueued(c, ResourceQuota, func(namespace string) Object {
 		return Object{APIVersion: "v1", Kind: "ResourceQuota", Namespace: namespace}
 	}, q.work)
 	return q

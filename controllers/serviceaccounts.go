@@ -24,7 +24,7 @@ const defaultAccount = "default"
 
 func newServiceAccounts(c *Controllers) *serviceAccounts {
 	s := &serviceAccounts{}
-	s.queued = newQueued(c, func(namespace string) Object {
+	s.queued = newQueued(c, ServiceAccount, func(namespace string) Object {
 		return Object{APIVersion: "v1", Kind: "ServiceAccount", Namespace: namespace, Name: defaultAccount}
 	}, s.work)
 	return s

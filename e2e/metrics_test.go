@@ -28,8 +28,8 @@ func TestMetricsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := names(regexp.MustCompile("(?m)^\\| `(apiserver_[a-z_]+)` \\|"), string(page))
-	served := names(regexp.MustCompile(`(?m)^# TYPE (apiserver_[a-z_]+) `), p.do(http.StatusOK, "GET", "/metrics", "").body)
+	documented := names(regexp.MustCompile("(?m)^\\| `((?:apiserver|etcd_request|workqueue)_[a-z_]+)` \\|"), string(page))
+	served := names(regexp.MustCompile(`(?m)^# TYPE ((?:apiserver|etcd_request|workqueue)_[a-z_]+) `), p.do(http.StatusOK, "GET", "/metrics", "").body)
 	compareMetrics(t, documented, served)
 	p.stop()
 }

@@ -32,11 +32,11 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/recheck"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
@@ -106,7 +106,7 @@ type left struct {
 
 // backing is the store, and what is under it.
 type backing struct {
-	store    storage.Store
+	store    metrics.Store
 	etcd     *etcd.Server     // nil if the store is elsewhere
 	borrowed *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
 	remote   *remote.Store    // nil unless the store is elsewhere

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -75,7 +76,7 @@ func TestVerifyNeedsAServer(t *testing.T) {
 
 // altered is a store that lists something else than what it has.
 type altered struct {
-	storage.Store
+	metrics.Store
 	alter func(storage.Change) []storage.Change
 }
 

@@ -13,9 +13,16 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
+// Store is one that also counts.
+type Store interface {
+	storage.Store
+	// Durations are how long etcd took for requests.
+	Durations() prometheus.Collector
+}
+
 // Parts are those of a server, which count by themselves.
 type Parts struct {
-	Store       storage.Store
+	Store       Store
 	Etcd        *etcd.Server // nil if the store is elsewhere
 	Cacher      *cacher.Cacher
 	Registry    *registry.Registry
@@ -40,7 +47,8 @@ func (p Parts) Register(r *prometheus.Registry) {
 	to.gauge("apiserver_lite_controller_work", "Objects about which the server's own controllers have something left to do.", func() float64 { return float64(p.Controllers.Left()) })
 	to.gauge("apiserver_lite_collector_queue", "Objects that the garbage collector has still to look at, with those that wait for another try.", func() float64 { return float64(p.Controllers.Usage().CollectorQueue) })
 	to.gauge("apiserver_lite_owned_objects", "Objects with owner references, as the garbage collector knows them.", func() float64 { return float64(p.Controllers.Usage().OwnedObjects) })
-	r.MustRegister(objects{p.Registry})
+	r.MustRegister(objects{p.Registry}, p.Store.Durations())
+	r.MustRegister(p.Controllers.Collectors()...)
 	p.addAudit(to)
 }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -21,11 +23,18 @@ type Writer struct {
 	Transformer storage.Transformer
 
 	kv   clientv3.KV
+	took *durations
 	gate *gate // nil unless AllowReplace was called
 }
 
 // NewWriter returns a Writer to a KV, such as a client.
-func NewWriter(to clientv3.KV) *Writer { return &Writer{kv: to} }
+func NewWriter(to clientv3.KV) *Writer { return &Writer{kv: to, took: newDurations()} }
+
+// Durations are how long etcd took for requests, as metrics.
+func (w *Writer) Durations() prometheus.Collector { return w.took }
+
+// Took notes a request about a key that began then.
+func (w *Writer) Took(began time.Time, op, key string) { w.took.since(began, op, key) }
 
 // Create is storage.Store's.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...storage.Condition) (storage.Revision, error) {
@@ -132,7 +141,11 @@ func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv
 	if len(cmps)+len(ops) > 2 { // else it's the key
 		txn = txn.Else(also.reads(g.key)...)
 	}
-	defer func() { step.End(err) }()
+	began := time.Now()
+	defer func() {
+		w.took.since(began, g.op, g.key)
+		step.End(err)
+	}()
 	return txn.Commit()
 }
 

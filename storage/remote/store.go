@@ -134,7 +134,9 @@ func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 // GetAt implements storage.Store. It's linearizable, also for revision 0.
 func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (storage.KeyValue, error) {
 	ctx, step := tracing.Begin(ctx, tracing.Etcd, "etcd get")
+	began := time.Now()
 	res, err := s.ask(ctx, readTimeout, key, clientv3.WithRev(int64(at)))
+	s.Took(began, "get", key)
 	step.End(err)
 	if err != nil {
 		return storage.KeyValue{}, kv.Wrap("get", key, err)
