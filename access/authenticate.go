@@ -32,7 +32,8 @@ type Authenticator struct {
 	accounts   *Accounts
 	configured atomic.Pointer[configured]
 	webhook    *tokenWebhook // nil: nobody else is asked about tokens
-	on         bool          // users are told apart
+	open       func() bool
+	on         bool // users are told apart
 
 	reading sync.WaitGroup // the goroutines that read files again
 	stop    context.CancelFunc
@@ -42,6 +43,8 @@ type Authenticator struct {
 type Wiring struct {
 	// Admin tells whether a token is one whose holders may do everything.
 	Admin func(token string) bool
+	// Open tells whether everybody who is let in may do everything now. Then nobody is anonymous. Defaults to never.
+	Open func() bool
 	// Ways lead to the webhook of tokens, and to issuers that name one.
 	Ways egress.Ways
 	Log  *slog.Logger
@@ -50,7 +53,10 @@ type Wiring struct {
 // New reads the files of the options, and refuses what can't be used of them. It needs nothing of the server, so that a start which
 // is refused has left nothing. Attach completes the Authenticator. ctx is for all that goes on until Close.
 func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
-	a := &Authenticator{admin: w.Admin, on: o.On(), stop: func() {}}
+	a := &Authenticator{admin: w.Admin, open: w.Open, on: o.On(), stop: func() {}}
+	if a.open == nil {
+		a.open = func() bool { return false }
+	}
 	var err error
 	if a.clients, err = newAuthorities(o.ClientCAFile, w.Log); err != nil {
 		return nil, fmt.Errorf("--client-ca-file: %w", err)
@@ -172,17 +178,19 @@ type Grounds struct {
 	As         *Impersonated                // for whom the credential's user is taken; nil: for himself
 }
 
-// Credential is what has shown who a request comes from. The zero Credential is that of somebody who needed none.
+// Credential is what has shown who a request comes from. The zero Credential is that of everybody where users aren't told apart.
 type Credential struct {
 	kind  credentialKind
 	shown []*x509.Certificate // of a proxy or a client
 	token string
+	path  string // that needed none
 }
 
 type credentialKind int
 
 const (
-	noCredential credentialKind = iota
+	noCredential credentialKind = iota // users aren't told apart
+	anonymousUser
 	ofProxy
 	ofClient
 	bearer
@@ -196,6 +204,7 @@ func (c Credential) Key() CredentialKey {
 	h := sha256.New()
 	h.Write([]byte{byte(c.kind)})
 	h.Write([]byte(c.token))
+	h.Write([]byte(c.path))
 	for _, cert := range c.shown {
 		h.Write(cert.Raw)
 	}
@@ -207,6 +216,10 @@ func (c Credential) Key() CredentialKey {
 // it's a Status.
 func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
 	switch c.kind {
+	case anonymousUser:
+		if !a.anonymous(c.path) {
+			err = ErrNoCredential
+		}
 	case ofProxy:
 		_, err = a.proxies.authorities.verify(c.shown)
 	case ofClient:
@@ -243,10 +256,15 @@ func (a *Authenticator) Authenticate(r *http.Request, token string) (user.Info, 
 	if err := errors.Join(proxyErr, certErr, tokenErr); err != nil {
 		return nil, Credential{}, err
 	}
-	if a.configured.Load().anonymous(r.URL.Path) {
-		return &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Credential{}, nil
+	if a.anonymous(r.URL.Path) {
+		return &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Credential{kind: anonymousUser, path: r.URL.Path}, nil
 	}
 	return nil, Credential{}, ErrNoCredential
+}
+
+// anonymous tells whether a path needs no credential.
+func (a *Authenticator) anonymous(path string) bool {
+	return a.configured.Load().anonymous(path) && !a.open()
 }
 
 // token tells whose a bearer token is, and for which of the audiences. A webhook, if there is one, is asked about tokens that aren't believed here.

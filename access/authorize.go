@@ -40,6 +40,7 @@ type Authorizer struct {
 	files   reload.Named
 	first   *authorizers // what the files said at the start, until Attach
 	current atomic.Pointer[decider]
+	open    atomic.Bool // see Open
 }
 
 // authorizers are those that flags and files name.
@@ -106,6 +107,9 @@ func (a *Authorizer) Authorize(ctx context.Context, asks authorizer.Attributes) 
 	return a.current.Load().Authorize(ctx, asks)
 }
 
+// Open tells whether whoever is let in may do what nobody denies, because one of the authorizers is AlwaysAllow. A nil Authorizer is open.
+func (a *Authorizer) Open() bool { return a == nil || a.open.Load() }
+
 // Allows tells whether a user may do something, as far as that's known.
 func (a *Authorizer) Allows(ctx context.Context, asks authorizer.Attributes) bool {
 	decision, _, _ := a.Authorize(ctx, asks)
@@ -150,6 +154,7 @@ func (a *Authorizer) use(next *authorizers) error {
 	joined, err := chain.New(all...)
 	if err == nil {
 		a.current.Store(&decider{joined, chain.NewRuleResolvers(rules...)})
+		a.open.Store(slices.ContainsFunc(next.inOrder, func(c apiserver.AuthorizerConfiguration) bool { return c.Type == typeAlwaysAllow }))
 	}
 	return err
 }

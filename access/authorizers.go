@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -154,7 +155,8 @@ func (a *webhookAuthorizer) answer(ctx context.Context, review *authorizationv1.
 	if err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
 	}
-	if kept, ok := a.kept.Get(string(key)); ok {
+	hash := sha256.Sum256(key) // selectors, and names in reviews, may make megabytes of it
+	if kept, ok := a.kept.Get(hash); ok {
 		return kept.(authorizationv1.SubjectAccessReviewStatus), nil
 	}
 	var status authorizationv1.SubjectAccessReviewStatus
@@ -170,10 +172,12 @@ func (a *webhookAuthorizer) answer(ctx context.Context, review *authorizationv1.
 	if err != nil || !keep {
 		return status, err
 	}
+	ttl := a.refusedTTL
 	if status.Allowed {
-		a.kept.Add(string(key), status, a.allowedTTL)
-	} else {
-		a.kept.Add(string(key), status, a.refusedTTL)
+		ttl = a.allowedTTL
+	}
+	if ttl > 0 { // what has expired stays until there's no room
+		a.kept.Add(hash, status, ttl)
 	}
 	return status, nil
 }

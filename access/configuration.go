@@ -72,8 +72,15 @@ func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, a
 			s.close()
 			return nil, fmt.Errorf("jwt[%d].issuer.certificateAuthority: %w", i, err)
 		}
-		if way := wayTo(j.Issuer.EgressSelectorType, ways); way != nil {
-			transport.DialContext = way
+		if name := j.Issuer.EgressSelectorType; name != "" {
+			way, ok := ways.Named(string(name))
+			if !ok {
+				s.close()
+				return nil, fmt.Errorf("jwt[%d].issuer.egressSelectorType: the file of --egress-selector-config-file names no %q", i, name)
+			}
+			if way != nil {
+				transport.DialContext = way
+			}
 		}
 		s.transports = append(s.transports, transport)
 		a, err := oidc.New(ctx, oidc.Options{
@@ -87,17 +94,6 @@ func newIssuers(ctx context.Context, c *apiserver.AuthenticationConfiguration, a
 		s.all = append(s.all, a)
 	}
 	return s, nil
-}
-
-// wayTo returns how an issuer is reached that names an egress selector; nil: directly.
-func wayTo(selector apiserver.EgressSelectorType, ways egress.Ways) egress.Dial {
-	switch selector {
-	case apiserver.EgressSelectorControlPlane:
-		return ways.ControlPlane
-	case apiserver.EgressSelectorCluster:
-		return ways.Cluster
-	}
-	return nil
 }
 
 // issuerTransport trusts the authorities of a PEM text, or the system's without one.

@@ -39,6 +39,7 @@ type follower struct {
 	log     *slog.Logger
 
 	text []byte // that was read last and is in effect, or was refused
+	seen []byte // at the last look; what is still being written isn't to be read
 }
 
 // newFollower returns a follower of the file that the options name, if they name one. own are our own issuers.
@@ -59,6 +60,11 @@ func (f *follower) read(ctx context.Context) (*configured, error) {
 		}
 		f.text = text
 	}
+	return f.understood(ctx)
+}
+
+// understood returns what the text says.
+func (f *follower) understood(ctx context.Context) (*configured, error) {
 	config, where, err := f.configuration()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", where, err)
@@ -115,14 +121,17 @@ func (f *follower) follow(ctx context.Context, current *atomic.Pointer[configure
 	}
 }
 
-// changed returns what the file says, when its issuers have answered; nil if it hasn't changed.
+// changed returns what the file says, when it has been the same at two looks and its issuers have answered; nil if it hasn't changed.
 func (f *follower) changed(ctx context.Context) (*configured, error) {
 	text, err := os.ReadFile(f.file)
-	if err != nil || bytes.Equal(text, f.text) {
+	same := bytes.Equal(text, f.seen)
+	f.seen = text
+	if err != nil || !same || bytes.Equal(text, f.text) {
 		return nil, err
 	}
 	before := f.text
-	next, err := f.read(ctx)
+	f.text = text
+	next, err := f.understood(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -53,5 +53,16 @@ func ask(ctx context.Context, rules authorizer.UnconditionalAuthorizer, asks aut
 	case err != nil:
 		reason = err.Error()
 	}
+	if err != nil {
+		return undecided{Forbidden(asks, reason)}
+	}
 	return Forbidden(asks, reason)
 }
+
+// undecided is the answer to a request about which somebody who decides couldn't be asked.
+type undecided struct{ *apierrors.StatusError }
+
+func (u undecided) Unwrap() error { return u.StatusError }
+
+// Undecided tells whether a request was refused only because nobody could tell whether it's allowed.
+func Undecided(err error) bool { return errors.As(err, new(undecided)) }

@@ -79,7 +79,7 @@ func (q impersonationRequest) decide(ctx context.Context) (*Impersonated, error)
 		if err == nil {
 			return as, nil
 		}
-		if refused == nil {
+		if refused == nil || Undecided(err) && !Undecided(refused) {
 			refused = err
 		}
 	}

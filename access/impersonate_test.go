@@ -2,12 +2,14 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -141,4 +143,43 @@ func described(as *Impersonated) string {
 		parts = append(parts, key+"="+strings.Join(values, ","))
 	}
 	return strings.Join(append(parts, as.Constraint), " ")
+}
+
+// silent is an authorizer that can't be asked about some verbs.
+type silent struct {
+	rights
+	about string
+}
+
+func (s *silent) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if strings.HasPrefix(a.GetVerb(), s.about) {
+		return authorizer.DecisionNoOpinion, "", errors.New("connection refused")
+	}
+	return s.rights.Authorize(ctx, a)
+}
+
+// TestImpersonationUndecided: who may impersonate isn't told from who mayn't where somebody who decides can't be asked, in whichever mode.
+func TestImpersonationUndecided(t *testing.T) {
+	rules := &silent{rights: rights{held: []string{"impersonate /users/  bob"}}, about: "no verb"}
+	r := httptest.NewRequest("GET", "/api/v1/pods", nil)
+	r.Header.Set("Impersonate-User", "bob")
+	as, err := Impersonate(r, &user.DefaultInfo{Name: "alice"}, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules.about = "impersonate"
+	if err := as.Still(t.Context()); !Undecided(err) || !apierrors.IsForbidden(err) {
+		t.Errorf("all is undecided: %v", err)
+	}
+	if rules.about = "impersonate-on:"; as.Still(t.Context()) != nil {
+		t.Error("one mode is undecided, and another one allows it: it isn't allowed")
+	}
+	rules.held = nil
+	if err := as.Still(t.Context()); !Undecided(err) {
+		t.Errorf("one mode is undecided, and another one refuses: %v", err)
+	}
+	rules.about = "no verb"
+	if err := as.Still(t.Context()); err == nil || Undecided(err) {
+		t.Errorf("all refuse: %v", err)
+	}
 }

@@ -85,6 +85,9 @@ func (o *OIDC) algorithms() []string {
 
 // configuration is what the flags mean. authorities is the text of CAFile, own are our own issuers.
 func (o *OIDC) configuration(authorities string, own []string) (*apiserver.AuthenticationConfiguration, error) {
+	if o.CAFile != "" && strings.TrimSpace(authorities) == "" { // without authorities the system's would count
+		return nil, fmt.Errorf("--oidc-ca-file: %s is empty", o.CAFile)
+	}
 	claim := cmp.Or(o.UsernameClaim, defaultUsernameClaim)
 	prefix := o.UsernamePrefix
 	switch {

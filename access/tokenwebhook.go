@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -38,14 +36,18 @@ type tokenWebhook struct {
 	calls     *callout.Calls
 	files     reload.Named // that say where it is
 	current   atomic.Pointer[authenticator.Token]
+	room      chan struct{} // an entry for each question under way, which may outlast its request
 }
+
+// maxTokenQuestions is how many tokens a webhook is asked about at once. More of them count as unknown meanwhile.
+const maxTokenQuestions = 256
 
 // newTokenWebhook reads the kubeconfig. It returns nil if there is none.
 func newTokenWebhook(o AuthenticationWebhook, audiences []string, way egress.Dial, log *slog.Logger) (*tokenWebhook, error) {
 	if o.ConfigFile == "" {
 		return nil, nil
 	}
-	w := &tokenWebhook{options: o, audiences: audiences, calls: callout.New(way)}
+	w := &tokenWebhook{options: o, audiences: audiences, calls: callout.New(way), room: make(chan struct{}, maxTokenQuestions)}
 	w.files = reload.Named{Read: w.read, Refused: func(err error) {
 		log.Error("the webhook of tokens can't be asked as its changed kubeconfig says; what it said before stays in effect", "error", err)
 	}}
@@ -77,11 +79,17 @@ func (w *tokenWebhook) read() ([]string, error) {
 
 // ask asks whose a token is. ok is false for a token that isn't believed, of which the error, if there is one, says why.
 func (w *tokenWebhook) ask(ctx context.Context, by *reviewer, token string) (answer *authenticator.Response, ok bool, err error) {
+	select {
+	case w.room <- struct{}{}:
+		defer func() { <-w.room }()
+	default:
+		return nil, false, unasked{errors.New("the webhook of tokens is being asked too much")}
+	}
 	wanted, _ := authenticator.AudiencesFrom(ctx)
 	var review authenticationv1.TokenReview
 	err = by.review(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted}}, &review)
 	if err != nil {
-		return nil, false, err
+		return nil, false, unasked{err}
 	}
 	status := review.Status
 	shared := wanted.Intersect(w.audiences) // of one that doesn't know audiences
@@ -125,15 +133,8 @@ func (w *tokenWebhook) authenticate(ctx context.Context, token string, wanted []
 		return authenticated(answer.User), answer.Audiences, nil
 	case err == nil:
 		return nil, nil, errUnknownToken
-	case isOfCall(err):
+	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded): // it wasn't waited for
 		return nil, nil, unasked{err}
 	}
 	return nil, nil, err
-}
-
-// isOfCall tells whether an error is of a call, and not what was answered.
-func isOfCall(err error) bool {
-	var answered *apierrors.StatusError // by something else than a TokenReview
-	var unanswered *url.Error
-	return errors.As(err, &answered) || errors.As(err, &unanswered) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

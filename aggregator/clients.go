@@ -100,6 +100,10 @@ func (a *Aggregator) dial(ctx context.Context, network, address string) (net.Con
 		a.log.Warn("an aggregated API server can't be reached", "address", address, "error", err)
 		return nil, errRefused
 	}
+	if err != nil && a.way != nil && ctx.Err() == nil {
+		a.log.Warn("an aggregated API server can't be reached", "address", address, "error", err)
+		return nil, hookclient.ErrNoWay
+	}
 	return made, err
 }
 

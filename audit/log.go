@@ -150,7 +150,7 @@ func (l *Log) Begin(about Request) (*Record, error) {
 		r.longRunning, r.refused = true, true
 		return r, nil
 	}
-	if err := r.received(); err != nil {
+	if err := r.received(about.Context()); err != nil {
 		l.rejected.Add(1)
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -110,7 +111,7 @@ func (r *Record) Started(code int) {
 	if !r.started {
 		r.started = true
 		if r.longRunning {
-			r.writeLocked(auditv1.StageResponseStarted)
+			r.writeLocked(context.Background(), auditv1.StageResponseStarted)
 		}
 	}
 }
@@ -134,7 +135,7 @@ func (r *Record) Completed(code int) {
 	} else if r.event.ResponseStatus == nil {
 		r.event.ResponseStatus = &metav1.Status{Status: metav1.StatusSuccess, Code: 200, Message: "Connection closed early"}
 	}
-	r.writeLocked(auditv1.StageResponseComplete)
+	r.writeLocked(context.Background(), auditv1.StageResponseComplete)
 }
 
 // Panicked notes that the server failed. It takes the place of Completed.
@@ -147,17 +148,18 @@ func (r *Record) Panicked(cause any) {
 	r.event.ResponseStatus = &metav1.Status{
 		Status: metav1.StatusFailure, Code: 500, Reason: metav1.StatusReasonInternalError, Message: fmt.Sprintf("the server panicked: %v", cause),
 	}
-	r.writeLocked(auditv1.StagePanic)
+	r.writeLocked(context.Background(), auditv1.StagePanic)
 }
 
-func (r *Record) received() error {
+// received notes the request itself. It waits no longer than ctx for who takes the event.
+func (r *Record) received(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.writeLocked(auditv1.StageRequestReceived)
+	return r.writeLocked(ctx, auditv1.StageRequestReceived)
 }
 
 // writeLocked delivers the event of a stage. An error has been counted and logged; the one that it returns is of ModeBlockingStrict.
-func (r *Record) writeLocked(stage auditv1.Stage) (refused error) {
+func (r *Record) writeLocked(ctx context.Context, stage auditv1.Stage) (refused error) {
 	if r.omits(stage) {
 		return nil
 	}
@@ -169,7 +171,7 @@ func (r *Record) writeLocked(stage auditv1.Stage) (refused error) {
 	line, err := json.Marshal(&r.event)
 	line = append(line, '\n')
 	for _, s := range r.log.sinks {
-		if failed := r.deliverLocked(s, line, err); failed != nil && s.mode == ModeBlockingStrict {
+		if failed := r.deliverLocked(ctx, s, line, err); failed != nil && s.mode == ModeBlockingStrict {
 			refused = failed
 		}
 	}
@@ -178,13 +180,13 @@ func (r *Record) writeLocked(stage auditv1.Stage) (refused error) {
 
 // deliverLocked gives an event to a sink. line is all of it, unless err says that it couldn't be made. Of one that is too large the bodies are
 // left out.
-func (r *Record) deliverLocked(s *sink, line []byte, err error) error {
+func (r *Record) deliverLocked(ctx context.Context, s *sink, line []byte, err error) error {
 	if err == nil && len(line) <= s.most {
-		return s.deliver(line)
+		return s.deliver(ctx, line)
 	}
 	if r.event.RequestObject != nil || r.event.ResponseObject != nil || len(r.telling) > 0 {
 		if line, err = r.withoutBodiesLocked(); err == nil && len(line) <= s.most {
-			return s.deliver(line)
+			return s.deliver(ctx, line)
 		}
 	}
 	if err == nil {

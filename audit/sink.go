@@ -105,11 +105,11 @@ func newSink(to destination, d delivery, log *slog.Logger) *sink {
 }
 
 // deliver writes a line, as the mode says. Its error has been counted.
-func (s *sink) deliver(text []byte) error {
+func (s *sink) deliver(ctx context.Context, text []byte) error {
 	if s.mode == ModeBatch {
 		return s.put(text)
 	}
-	return s.write(text)
+	return s.write(ctx, text)
 }
 
 // put queues an event without waiting for anything. It's lost if there's no room.
@@ -125,8 +125,8 @@ func (s *sink) put(text []byte) error {
 	return s.lose(1, errFull)
 }
 
-// write waits until an event is written, but no longer than the destination's patience.
-func (s *sink) write(text []byte) error {
+// write waits until an event is written, but no longer than ctx and the destination's patience.
+func (s *sink) write(ctx context.Context, text []byte) error {
 	if s.hangs() {
 		return s.lose(1, errHangs)
 	}
@@ -140,10 +140,14 @@ func (s *sink) write(text []byte) error {
 		return s.lose(1, errClosed)
 	case <-timeout.C:
 		return s.lose(1, errHangs)
+	case <-ctx.Done():
+		return s.lose(1, ctx.Err())
 	}
 	select {
 	case err := <-written:
 		return err
+	case <-ctx.Done():
+		return ctx.Err() // it's being written
 	case <-timeout.C:
 		return s.lose(1, errHangs) // it may be written all the same
 	}

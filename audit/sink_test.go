@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -57,23 +58,23 @@ func TestSinkHangs(t *testing.T) {
 		f := newSlowFile()
 		s := start(f, Options{})
 		began := time.Now()
-		if err := s.write([]byte("a")); !errors.Is(err, errHangs) || time.Since(began) != writeTimeout {
+		if err := s.write(t.Context(), []byte("a")); !errors.Is(err, errHangs) || time.Since(began) != writeTimeout {
 			t.Errorf("the first event: %v after %v, want %v after %v", err, time.Since(began), errHangs, writeTimeout)
 		}
 		time.Sleep(time.Second)
 		began = time.Now()
-		if err := s.write([]byte("b")); !errors.Is(err, errHangs) || time.Since(began) != 0 {
+		if err := s.write(t.Context(), []byte("b")); !errors.Is(err, errHangs) || time.Since(began) != 0 {
 			t.Errorf("the second event: %v after %v, want %v at once", err, time.Since(began), errHangs)
 		}
 		close(f.opened)
 		synctest.Wait()
-		if err := s.write([]byte("c")); err != nil {
+		if err := s.write(t.Context(), []byte("c")); err != nil {
 			t.Errorf("the third event: %v", err)
 		}
 		if err := s.close(); err != nil || f.has() != "a|c" || !f.closed {
 			t.Errorf("closed with %v; the file has %q, want a and c", err, f.has())
 		}
-		if err := s.write([]byte("d")); !errors.Is(err, errClosed) {
+		if err := s.write(t.Context(), []byte("d")); !errors.Is(err, errClosed) {
 			t.Errorf("after the end: %v, want %v", err, errClosed)
 		}
 	})
@@ -141,6 +142,26 @@ func TestSinkBytes(t *testing.T) {
 		close(f.opened)
 		if err := s.close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestSinkLeaves: a request that ends doesn't go on waiting for its event to be taken, nor to be written.
+func TestSinkLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlowFile()
+		s := start(f, Options{})
+		for _, text := range []string{"a", "b"} { // the second one isn't taken while the first one is written
+			ctx, leave := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			if err := s.write(ctx, []byte(text)); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+				t.Errorf("%s: %v after %v", text, err, time.Since(began))
+			}
+			leave()
+		}
+		close(f.opened)
+		if err := s.close(); err != nil || f.has() != "a" || s.lost.Load() != 1 {
+			t.Errorf("%q is written and %d are lost: %v", f.has(), s.lost.Load(), err)
 		}
 	})
 }

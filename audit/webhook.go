@@ -102,9 +102,14 @@ func (d *webhookSink) Write(lines []byte) (int, error) {
 	}
 	list.WriteString(`]}`)
 	to := d.current.Load()
+	sent := false
 	result := to.WithExponentialBackoff(d.ctx, func() rest.Result {
+		sent = true
 		return to.RestClient.Post().SetHeader("Content-Type", runtime.ContentTypeJSON).Body(list.Bytes()).Do(d.ctx)
 	})
+	if !sent {
+		return 0, d.ctx.Err()
+	}
 	if err := result.Error(); err != nil {
 		return 0, fmt.Errorf("the webhook doesn't take them: %v", err) // no Status of its own is to become an answer
 	}

@@ -259,6 +259,39 @@ func TestAuthorizationEndsWatches(t *testing.T) {
 	}
 }
 
+// TestAnonymousWhereAllIsAllowed: an authorizer that allows everything, in a file, lets nobody in who shows nothing.
+func TestAnonymousWhereAllIsAllowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "authorization.yaml")
+	writeFile(t, file, chainOf(`{type: AlwaysAllow, name: alwaysallow}`))
+	d := newDoors(t, func(s *server.Server) { s.Access.AuthorizationConfigFile = file })
+	if r, text := d.ask(nil, true, "GET", "/api/v1/secrets", ""); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a credential: %d %s", r.StatusCode, text)
+	}
+	if r, text := d.ask(nil, true, "GET", "/api/v1/secrets", "", "Authorization", "Bearer alice-token"); r.StatusCode != http.StatusOK {
+		t.Errorf("with a token: %d %s", r.StatusCode, text)
+	}
+}
+
+// TestAnonymousWatchEnds: a watch of somebody without a credential ends when a credential is needed.
+func TestAnonymousWatchEnds(t *testing.T) {
+	hook := newAsked(t, func(map[string]any) (map[string]any, int) { return map[string]any{"allowed": true}, http.StatusOK })
+	file := filepath.Join(t.TempDir(), "authentication.yaml")
+	configuration := func(anonymous string) string {
+		return "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: " + anonymous
+	}
+	writeFile(t, file, configuration("{enabled: true}"))
+	d := newDoors(t, server.RecheckSoon, func(s *server.Server) {
+		s.Access.AuthorizationMode, s.Access.AuthorizationWebhook = "Webhook", access.AuthorizationWebhook{ConfigFile: hook.kubeconfig()}
+		s.Access.AuthenticationConfigFile = file
+	})
+	watch := d.Watch("/api/v1/namespaces/default/configmaps?watch=true")
+	defer watch.Close()
+	writeFile(t, file, configuration("{enabled: true, conditions: [{path: /livez}]}"))
+	if event, err := watch.Next(); err == nil && !strings.Contains(event, `"code":401`) && !strings.Contains(event, `"code":403`) {
+		t.Errorf("the watch goes on: %s", event)
+	}
+}
+
 // TestTokenWebhook: tokens that nobody here knows are asked about, answers are kept, and a webhook that can't be asked lets nobody in. The
 // kubeconfig is read again.
 func TestTokenWebhook(t *testing.T) {
@@ -336,7 +369,9 @@ func TestAskedRefusals(t *testing.T) {
 		{"name of a type", access.Options{AuthorizationConfigFile: file(chainOf(`{type: RBAC, name: rules}`))}, "expected name rbac for authorizer RBAC instead of rules"},
 		{"ABAC in a file", access.Options{AuthorizationConfigFile: file(chainOf(`{type: ABAC, name: abac}`))}, `Unsupported value: "ABAC"`},
 		{"condition", access.Options{AuthorizationConfigFile: file(chainOf(hookInChain("w", hook, "Deny", "request.nothing == 1")))}, "undefined field 'nothing'"},
-		{"token webhook", access.Options{AuthenticationWebhook: access.AuthenticationWebhook{ConfigFile: filepath.Join(dir, "empty")}}, "--authentication-token-webhook-config-file: invalid configuration"},
+		{"token webhook", access.Options{AuthenticationWebhook: access.AuthenticationWebhook{ConfigFile: filepath.Join(dir, "empty")}}, "empty: invalid configuration"},
+		{"empty authorities", access.Options{OIDC: access.OIDC{IssuerURL: "https://issuer.example", ClientID: "c", CAFile: filepath.Join(dir, "empty")}}, "--oidc-ca-file: " + filepath.Join(dir, "empty") + " is empty"},
+		{"a pipe", access.Options{AuthenticationWebhook: access.AuthenticationWebhook{ConfigFile: os.DevNull}}, "is no regular file"},
 		{"half of OIDC", access.Options{OIDC: access.OIDC{IssuerURL: "https://issuer.example"}}, "--oidc-issuer-url and --oidc-client-id must be specified together"},
 		{"OIDC without https", access.Options{OIDC: access.OIDC{IssuerURL: "http://issuer.example", ClientID: "c"}}, "URL scheme must be https"},
 		{"OIDC twice", access.Options{OIDC: access.OIDC{IssuerURL: "https://issuer.example", ClientID: "c"}, AuthenticationConfigFile: "x"}, "mutually exclusive"},

@@ -18,7 +18,7 @@ func (s *Server) Check() error {
 	}
 	defer g.keys.Close()
 	defer g.may.Close()
-	a, err := access.New(context.Background(), s.Access, access.Wiring{Admin: g.tokens.Has, Ways: g.ways, Log: s.Log})
+	a, err := access.New(context.Background(), s.Access, access.Wiring{Admin: g.tokens.Has, Open: g.may.Open, Ways: g.ways, Log: s.Log})
 	if err != nil {
 		return err
 	}

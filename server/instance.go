@@ -151,7 +151,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			err = startError(err, in.close())
 		}
 	}()
-	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.Has, Ways: g.ways, Log: in.log}); err != nil {
+	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.Has, Open: g.may.Open, Ways: g.ways, Log: in.log}); err != nil {
 		return nil, err
 	}
 	if err := in.openPort(s, g); err != nil {

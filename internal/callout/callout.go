@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
+	"time"
 
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/connections"
@@ -37,9 +39,11 @@ func New(way egress.Dial) *Calls {
 // that it names. Their content is part of the answer: whoever wants what they hold later reads again. Errors have one line.
 func (c *Calls) Read(file string) (config *rest.Config, paths []string, err error) {
 	paths = []string{file}
-	if config, err = webhook.LoadKubeconfig(file, c.connect); err != nil {
+	if config, err = load(file); err != nil {
 		return nil, paths, err
 	}
+	config.Dial, config.Timeout = c.connect, timeout
+	config.QPS = -1 // how many requests there are is for who sends them
 	t := &config.TLSClientConfig
 	for _, from := range []struct {
 		path *string
@@ -58,6 +62,32 @@ func (c *Calls) Read(file string) (config *rest.Config, paths []string, err erro
 	}
 	return config, paths, nil
 }
+
+// load reads a kubeconfig. One that says nothing is an error: where the library looks for files by itself, it would call the API server of the
+// cluster that this process is a pod of, and tell it what is the webhook's to know.
+func load(file string) (*rest.Config, error) {
+	switch info, err := os.Stat(file); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // it's read again when it changes, and a pipe can't be
+		return nil, fmt.Errorf("%s is no regular file", file)
+	}
+	kubeconfig, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := clientcmd.ResolveLocalPaths(kubeconfig); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", file, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return config, nil
+}
+
+// timeout is how long a call may take; kube-apiserver's.
+const timeout = 30 * time.Second
 
 // connect dials until Close.
 func (c *Calls) connect(ctx context.Context, network, address string) (net.Conn, error) {

@@ -185,7 +185,14 @@ func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network
 		way = n.Ways.Cluster
 	}
 	if way != nil {
-		dial = way
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			made, err := way(ctx, network, address)
+			if err != nil && ctx.Err() == nil {
+				c.note(err)
+				err = ErrNoWay
+			}
+			return made, err
+		}
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		return c.connections.Dial(func() (net.Conn, error) {
@@ -199,6 +206,9 @@ func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network
 		})
 	}
 }
+
+// ErrNoWay is what a client is told of a proxy through which no connection is made: not where the proxy is.
+var ErrNoWay = errors.New("the egress proxy makes no connection to it")
 
 // unresolvedError is returned when a service has no address.
 type unresolvedError struct{ cause error }

@@ -103,7 +103,11 @@ func (c *Recheck) mayStill(ctx context.Context, w *watches.Watch) bool {
 			return false
 		}
 	}
-	return w.Why.As == nil || w.Why.As.Still(ctx) == nil || ctx.Err() != nil
+	if w.Why.As == nil {
+		return true
+	}
+	err := w.Why.As.Still(ctx)
+	return err == nil || access.Undecided(err) || ctx.Err() != nil
 }
 
 // stillCounts tells whether the credential of a watch counts. What can't be found out counts as it did.
