@@ -170,6 +170,7 @@ var (
 		"k8s.io/client-go/util/jsonpath",
 		// Kubeconfigs of webhooks, in the form that upstream's authenticator and authorizer take (internal/callout).
 		"k8s.io/client-go/rest",
+		"k8s.io/client-go/tools/clientcmd",
 		// Encryption at rest: kube-apiserver has to read what this server encrypts, and the other way round.
 		"k8s.io/apiserver/pkg/storage/value",
 		"k8s.io/apiserver/pkg/server/options/encryptionconfig",
