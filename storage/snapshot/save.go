@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 // Part ends the names of files that Save hasn't finished. Before it there's a point, and a number.
@@ -23,7 +25,7 @@ func Save(path string, write func(to io.Writer) error, check func(part string) e
 			err = errors.Join(err, os.Remove(part))
 		}
 	}()
-	if err = write(f); err == nil {
+	if err = write(&gentle{file: f}); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -39,6 +41,26 @@ func Save(path string, write func(to io.Writer) error, check func(part string) e
 		return errors.Join(synced, os.Rename(path, part))
 	}
 	return nil
+}
+
+// gentlePiece is how many bytes of a file are on their way to the disk at once. A store's log on the same disk waits for them at each of its syncs:
+// when a file of a GiB went there at its end, writes waited a second for that.
+const gentlePiece = 1 << 20
+
+// gentle is a file that goes to the disk as it's written.
+type gentle struct {
+	file         *os.File
+	size, onDisk int64
+}
+
+// Write implements io.Writer.
+func (g *gentle) Write(p []byte) (int, error) {
+	n, err := g.file.Write(p)
+	if g.size += int64(n); err == nil && g.size-g.onDisk >= gentlePiece {
+		err = disk.Flush(g.file, g.onDisk, g.size-g.onDisk)
+		g.onDisk = g.size
+	}
+	return n, err
 }
 
 func syncDir(path string) error {
