@@ -81,6 +81,19 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
+// maxBinary is how many bytes the binary may have. Whoever meets it looks at what has been linked: `go tool nm -size -sort size`.
+const maxBinary = 70_000_000
+
+func TestBinaryIsSmall(t *testing.T) {
+	binary, err := os.Stat(filepath.Join(made, "apiserver-lite-"+runtime.GOOS+"-"+runtime.GOARCH))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if binary.Size() > maxBinary {
+		t.Errorf("it has %d bytes, more than %d", binary.Size(), maxBinary)
+	}
+}
+
 // TestBill: what is linked into the binary is listed, with its version.
 func TestBill(t *testing.T) {
 	f, err := os.Open(filepath.Join(made, fmt.Sprintf("apiserver-lite-%s-%s.cdx.json", runtime.GOOS, runtime.GOARCH)))
