@@ -15,11 +15,21 @@ type Traffic struct {
 	Lag      float64 // of the watch that is furthest behind, in seconds
 	Memory   float64 // that the process has, in bytes
 	Refusals float64 // requests that were asked to come back, in a second
+	Clients  []Busy  // those that had most requests answered, the busiest first
+}
+
+// Busy is a client of the server's.
+type Busy struct {
+	UserAgent string  // its name for itself
+	Requests  float64 // that were answered, in a second
 }
 
 // Traffic asks for the newest point of what the server did. It takes the right to get /metrics.
 func (c *Client) Traffic(ctx context.Context) (t Traffic, err error) {
-	var page struct{ Series map[string][]float64 }
+	var page struct {
+		Series  map[string][]float64
+		Clients []Busy
+	}
 	if err := c.page(ctx, "/apiserver-lite/v1/traffic", &page); err != nil {
 		return t, err
 	}
@@ -31,7 +41,7 @@ func (c *Client) Traffic(ctx context.Context) (t Traffic, err error) {
 	}
 	return Traffic{
 		Writes: last("writes"), Events: last("events"), Watchers: int(last("watchers")),
-		Lag: last("lagSeconds"), Memory: last("memoryBytes"), Refusals: last("refusals"),
+		Lag: last("lagSeconds"), Memory: last("memoryBytes"), Refusals: last("refusals"), Clients: page.Clients,
 	}, nil
 }
 

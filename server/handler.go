@@ -224,6 +224,7 @@ func (h *handler) whole(w *response, r *http.Request, serve func(w *response, r 
 		}
 		if !w.end.takenOver {
 			took := time.Since(w.begun)
+			h.tells.traffic.Request(r.UserAgent())
 			h.finish(w, r.Method, shortPath(r), took)
 			h.tellTime(w, r, took)
 		}

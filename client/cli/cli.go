@@ -48,7 +48,7 @@ var words = []word{
 	{"rewrite [RESOURCE...]", "Have the server store anew what it would store in another way now",
 		"Has the server store objects anew that it would store in another way now: under a newer key, or in another version. Without RESOURCE\nit's all kinds. An interrupted one goes on when it's run again.",
 		func() command { return &rewriteCommand{} }},
-	{"top", "Show what the server does", "Shows each second how many writes and events there are, the watchers, how far they're behind, the server's memory, and the five clients\nwhose watches are sent most. It needs the right to get /metrics, /apiserver-lite/v1/traffic and /debug/watchers.",
+	{"top", "Show what the server does", "Shows each second how many writes and events there are, the watchers, how far they're behind, the server's memory, and the five busiest\nclients: by requests, and by what their watches are sent. It needs the right to get /metrics, /apiserver-lite/v1/traffic and /debug/watchers.",
 		func() command { return &topCommand{} }},
 }
 

@@ -67,14 +67,18 @@ func (c *topCommand) run(ctx context.Context, s *session) error {
 	}
 }
 
-// topClient is what the watches of a client add up to.
+// topClient is what the requests and watches of a client add up to.
 type topClient struct {
 	agent   string
 	watches int
 	lag     float64 // of the one that is furthest behind, in seconds
 	sent    int64
-	news    int64 // of that, since the last look
+	news    int64   // of that, since the last look
+	asks    float64 // requests in a second
 }
+
+// work is what a client costs the server now.
+func (t topClient) work() float64 { return t.asks + float64(t.news)/(1<<10) }
 
 // page is what is shown.
 func (c *topCommand) page(ctx context.Context, of *client.Client) (string, error) {
@@ -90,24 +94,30 @@ func (c *topCommand) page(ctx context.Context, of *client.Client) (string, error
 	fmt.Fprintf(&text, "writes %.0f/s   events %.0f/s   watchers %d   lag %.1fs   memory %.0f MiB   refused %.0f/s\n\n",
 		now.Writes, now.Events, now.Watchers, now.Lag, now.Memory/(1<<20), now.Refusals)
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "CLIENT\tWATCHES\tLAG\tSENT\tNOW")
-	for _, one := range c.busiest(watchers) {
-		fmt.Fprintf(w, "%s\t%d\t%.1fs\t%.1f MiB\t%.1f KiB\n", one.agent, one.watches, one.lag, float64(one.sent)/(1<<20), float64(one.news)/(1<<10))
+	fmt.Fprintln(w, "CLIENT\tREQUESTS\tWATCHES\tLAG\tSENT\tNOW")
+	for _, one := range c.busiest(now.Clients, watchers) {
+		fmt.Fprintf(w, "%s\t%.1f/s\t%d\t%.1fs\t%.1f MiB\t%.1f KiB\n", one.agent, one.asks, one.watches, one.lag, float64(one.sent)/(1<<20), float64(one.news)/(1<<10))
 	}
 	err = w.Flush()
 	return text.String(), err
 }
 
-// busiest are the clients whose watches were sent most since the last look, and of equal ones those that were sent most in all.
-func (c *topCommand) busiest(watchers []client.Watcher) []topClient {
+// busiest are the clients that had most requests answered, of which each counts as much as a KiB that watches were sent since the last look; and of
+// equal ones those that were sent most in all.
+func (c *topCommand) busiest(busy []client.Busy, watchers []client.Watcher) []topClient {
 	by := map[string]*topClient{}
-	for _, w := range watchers {
-		agent := printableAgent(w.UserAgent)
-		one := by[agent]
-		if one == nil {
-			one = &topClient{agent: agent}
-			by[agent] = one
+	of := func(agent string) *topClient {
+		agent = printableAgent(agent)
+		if by[agent] == nil {
+			by[agent] = &topClient{agent: agent}
 		}
+		return by[agent]
+	}
+	for _, b := range busy {
+		of(b.UserAgent).asks += b.Requests
+	}
+	for _, w := range watchers {
+		one := of(w.UserAgent)
 		one.watches++
 		one.sent += w.BytesSent
 		one.lag = max(one.lag, w.LagSeconds)
@@ -123,7 +133,7 @@ func (c *topCommand) busiest(watchers []client.Watcher) []topClient {
 		all = append(all, *one)
 	}
 	slices.SortFunc(all, func(a, b topClient) int {
-		return cmp.Or(cmp.Compare(b.news, a.news), cmp.Compare(b.sent, a.sent), cmp.Compare(a.agent, b.agent))
+		return cmp.Or(cmp.Compare(b.work(), a.work()), cmp.Compare(b.sent, a.sent), cmp.Compare(a.agent, b.agent))
 	})
 	return all[:min(len(all), topClients)]
 }

@@ -1,5 +1,5 @@
 // Package traffic keeps what a server did in the last quarter of an hour, as points for plots: one each five seconds. Run has one
-// goroutine, the caller's. What is kept is bounded by that (kept), and the lock is a leaf.
+// goroutine, the caller's. What is kept is bounded by that (kept) and by maxClients, and the locks are leaves.
 package traffic
 
 import (
@@ -40,6 +40,8 @@ type Log struct {
 	mu     sync.Mutex // guards the following
 	times  []int64
 	points [][]float64 // by series
+
+	clients clients
 }
 
 // Page is the points as they're answered: series by name, of which each has a value for each of the times, the oldest first.
@@ -47,6 +49,8 @@ type Page struct {
 	IntervalSeconds int                  `json:"intervalSeconds"`
 	Times           []int64              `json:"times"` // in Unix seconds
 	Series          map[string][]float64 `json:"series"`
+	// Clients are those that had most requests answered in the last Interval, the busiest first.
+	Clients []Client `json:"clients"`
 	// Replicas are the processes that serve the store and run now; none if their names aren't known now. Nil: there's only this one.
 	Replicas []Replica `json:"replicas,omitzero"`
 }
@@ -71,6 +75,7 @@ func (l *Log) Run(ctx context.Context) {
 		}
 	}
 	l.at = time.Now().Add(-Interval)
+	l.clients.turn(l.at)
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	for {
@@ -87,6 +92,7 @@ func (l *Log) Run(ctx context.Context) {
 func (l *Log) take(now time.Time) {
 	values, passed := make([]float64, len(l.series)), now.Sub(l.at).Seconds() // more than Interval after a pause
 	l.at = now
+	l.clients.turn(now)
 	for i, s := range l.series {
 		values[i] = s.Value()
 		if s.PerSecond {
@@ -115,7 +121,7 @@ func (l *Log) Page(ctx context.Context) Page {
 	replicas := l.replicasNow(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := Page{IntervalSeconds: int(Interval / time.Second), Times: append([]int64{}, l.times...), Series: map[string][]float64{}, Replicas: replicas}
+	p := Page{IntervalSeconds: int(Interval / time.Second), Times: append([]int64{}, l.times...), Series: map[string][]float64{}, Clients: append([]Client{}, l.clients.busiest()...), Replicas: replicas}
 	for i, s := range l.series {
 		p.Series[s.Name] = append([]float64{}, l.points[i]...)
 	}

@@ -2,7 +2,9 @@ package traffic_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -70,5 +72,35 @@ func TestReplicas(t *testing.T) {
 		if got := l.Page(t.Context()).Replicas; got == nil || len(got) > 0 {
 			t.Errorf("the replicas are %v while nobody knows them", got)
 		}
+	})
+}
+
+// TestClients: a page has the clients of the last interval, the busiest first, and no more than 20 of them.
+func TestClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := traffic.New(nil, func(context.Context) ([]string, error) { return nil, nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.Run(ctx)
+		synctest.Wait()
+		for range 10 {
+			l.Request("often")
+		}
+		for i := range 1000 {
+			l.Request(fmt.Sprintf("one of many %d", i))
+		}
+		l.Request(strings.Repeat("long", 1000))
+		time.Sleep(traffic.Interval)
+		synctest.Wait()
+		clients := l.Page(t.Context()).Clients
+		if len(clients) != 20 || clients[0] != (traffic.Client{UserAgent: "often", Requests: 2}) || clients[1].Requests != .2 {
+			t.Errorf("the clients are %+v", clients)
+		}
+		time.Sleep(traffic.Interval)
+		synctest.Wait()
+		if clients := l.Page(t.Context()).Clients; len(clients) != 0 {
+			t.Errorf("after an interval without requests: %+v", clients)
+		}
+		cancel()
+		synctest.Wait()
 	})
 }
