@@ -42,7 +42,7 @@ const (
 type Options struct {
 	Bin      string   // the directory with the programs kube-apiserver and etcd
 	Dir      string   // an existing directory for certificates, data and logs; it's left as it is in the end
-	Args     []string // further flags of kube-apiserver, which come last and so win
+	Args     []string // further flags of kube-apiserver, which come last and so win. Without any about authorization it's RBAC
 	EtcdArgs []string // further flags of etcd
 }
 
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (s *Server, err error) {
 		"--listen-peer-urls=http://127.0.0.1:" + ports[2], "--unsafe-no-fsync"}, o.EtcdArgs...)); err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(o.Args, func(arg string) bool { return strings.HasPrefix(arg, "--authorization-mode=") }) { // modes add up
+	if !slices.ContainsFunc(o.Args, func(arg string) bool { return strings.HasPrefix(arg, "--authorization-") }) { // modes add up
 		o.Args = append([]string{"--authorization-mode=RBAC"}, o.Args...)
 	}
 	in := func(name string) string { return filepath.Join(o.Dir, name) }
