@@ -22,6 +22,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -33,6 +34,7 @@ func newGate(ready bool, f *inflight.Requests) *handler {
 		capacity: newCapacity(flowcontrol.NewAddresses(2, fair.Limits{}), nil), // of which leases have one, and where nobody waits
 		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{tokens: new(secrets.Tokens)}},
 		metrics:  metrics.New(nil),
+		tells:    tells{traffic: traffic.New(nil, nil)},
 		manner:   manner{timeout: bounds.DefaultRequestTimeout},
 	}
 	h.capacity.inflight = f
