@@ -30,9 +30,10 @@ type List struct {
 	endpoint *registry.Endpoint
 	shown    *form.Shown
 	selector
-	collection string // prefix of the keys in the collection that was asked for
-	prefix     string // of the keys in what is left of it by the selector
-	start      string // the first key that may be listed
+	label      *kube.Column // by which an index may find what is selected; nil for none
+	collection string       // prefix of the keys in the collection that was asked for
+	prefix     string       // of the keys in what is left of it by the selector
+	start      string       // the first key that may be listed
 
 	snapshot *cacher.Snapshot // nil: the list is read from etcd's history
 	revision storage.Revision // of the history
@@ -90,6 +91,7 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 		return nil, e.Fail(namespace, err)
 	}
 	l.start = l.prefix
+	l.label = l.selector.labelColumn()
 	if !e.unstored() {
 		e.Res.Cache.Demand(l.demanded(opts)) // before the snapshot is taken
 		if err := l.open(ctx, opts); err != nil {
@@ -248,6 +250,11 @@ func (l *List) candidates() iter.Seq[*kube.Object] {
 		}
 	}
 	if key, values, ok := l.labels.Term(); ok {
+		if l.label != nil {
+			if found, ok := l.snapshot.Having(l.label, values[0], l.keys()); ok {
+				return found
+			}
+		}
 		return l.snapshot.Labelled(key, values, l.keys())
 	}
 	return l.snapshot.In(l.keys())
@@ -470,6 +477,15 @@ type selector struct {
 	where   *kube.Where   // nil for all
 	lookups []kube.Lookup // by which an index finds what where selects; none if it can't
 	shard   string        // as it was asked for; "" for all
+}
+
+// labelColumn returns the column of the label that must have one value, if that is what finds the fewest objects; else nil.
+func (s *selector) labelColumn() *kube.Column {
+	key, values, ok := s.labels.Term()
+	if _, _, better := s.fields.Term(); !ok || len(values) > 1 || better || s.name != "" || len(s.lookups) > 0 {
+		return nil
+	}
+	return kube.NewLabelColumn(key)
 }
 
 // selectsAll tells whether there is no selector.

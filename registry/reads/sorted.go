@@ -104,10 +104,14 @@ func (p *sortedPage) Pop() any {
 
 // demanded returns the columns by which a list could be found by an index, and the first page of one in its order.
 func (l *List) demanded(o listOptions) []kube.Lookup {
-	if l.sorting == nil || o.limit == 0 || o.token != nil {
-		return l.lookups
+	all := slices.Clip(l.lookups)
+	if l.label != nil {
+		all = append(all, kube.Lookup{Column: l.label})
 	}
-	return append(slices.Clip(l.lookups), kube.Lookup{Column: l.sorting.column})
+	if l.sorting != nil && o.limit != 0 && o.token == nil {
+		all = append(all, kube.Lookup{Column: l.sorting.column})
+	}
+	return all
 }
 
 // indexedShare is the part of all objects, a quarter, of which an index may give so many before it's given up: a scan costs less for each.

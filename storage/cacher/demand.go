@@ -14,7 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// Indexes on demand are trees as those of the selectable fields, for fields that lists asked for often. They read the values from the objects,
+// Indexes on demand are trees as those of the selectable fields, for fields and labels that lists asked for often. They read the values from the objects,
 // which don't carry them. One is built by the second list in demandOften, in the goroutine of that, and goes when nobody has asked for it for
 // demandUnused.
 const (
@@ -31,6 +31,8 @@ const (
 	demandEntryBytes = 64
 	// foundShare is the part of all objects, a quarter, above which it's cheaper to scan them than to sort those that an index finds.
 	foundShare = 4
+	// labelShare is the same for a label, a sixteenth: a scan looks at 8 bytes of each object.
+	labelShare = 16
 )
 
 // demands are a resource's, by the names of columns. Guarded by Resource.mu; a clone is immutable.
@@ -313,6 +315,21 @@ func (s *Snapshot) Find(lookups []kube.Lookup, keys storage.Range) (objects iter
 			}
 		}
 	}, true
+}
+
+// Having yields, in key order, the objects that have a value in a column and whose keys are in a range. Its cost grows with the objects that it
+// yields. ok is false if the column isn't indexed, or if so many objects have the value that a scan costs less: use Labelled then.
+func (s *Snapshot) Having(c *kube.Column, value string, keys storage.Range) (objects iter.Seq[*kube.Object], ok bool) {
+	d := s.demands[c.Name()]
+	if d == nil {
+		return nil, false
+	}
+	left := s.Len() / labelShare
+	d.tree.AscendGreaterOrEqual(fieldEntry{value, keys.First()}, func(e fieldEntry) bool {
+		left--
+		return left >= 0 && e.value == value && strings.HasPrefix(e.key, keys.Prefix)
+	})
+	return s.with(d.tree, value, keys), left >= 0
 }
 
 // InOrder yields the values of a column in their order, each with the keys of the objects that have it, in their order: from a value and a key on, or

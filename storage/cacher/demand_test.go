@@ -109,6 +109,59 @@ func TestDemandBuildsIndex(t *testing.T) {
 	})
 }
 
+// TestDemandOfLabels: a label that is asked for twice gets an index, which finds what a scan finds whatever is written, but for a value that many have.
+func TestDemandOfLabels(t *testing.T) {
+	b := newBench(defaultBounds)
+	for i := range 2 * leastDemand {
+		b.put(&thing{key: fmt.Sprintf("%sns%d/w%d", widgets, 1+i%2, i), tier: fmt.Sprint("t", i/4), color: "red", n: i})
+	}
+	column := kube.NewLabelColumn("tier")
+	b.Demand([]kube.Lookup{{Column: column}})
+	if _, ok := b.Snapshot().Having(column, "t1", storage.Range{Prefix: string(widgets)}); ok {
+		t.Error("what was asked for once is indexed")
+	}
+	b.Demand([]kube.Lookup{{Column: column}})
+	before := b.Snapshot()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := range 300 {
+		o := &thing{key: fmt.Sprintf("%sns%d/w%d", widgets, 1+i%2, rng.IntN(2*leastDemand)), tier: fmt.Sprint("t", rng.IntN(9)), color: "red"}
+		if rng.IntN(3) == 0 {
+			b.remove(o.key)
+		} else {
+			b.put(o)
+		}
+	}
+	for _, s := range []*Snapshot{before, b.Snapshot()} {
+		for _, value := range []string{"t0", "t1", "t8", "t100", "missing", ""} {
+			for _, in := range []storage.Range{{Prefix: string(widgets)}, {Prefix: string(widgets) + "ns1/"}, {Prefix: string(widgets) + "ns1/", From: string(widgets) + "ns1/w2"}} {
+				var want, got []string
+				for o := range s.In(in) {
+					if has, ok := o.Labels.Get("tier"); ok && has == value {
+						want = append(want, o.Key)
+					}
+				}
+				found, ok := s.Having(column, value, in)
+				if !ok {
+					t.Errorf("%q isn't indexed", value)
+					continue
+				}
+				for o := range found {
+					got = append(got, o.Key)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%q in %v: %d are found, want %d", value, in, len(got), len(want))
+				}
+			}
+		}
+	}
+	for i := range leastDemand {
+		b.put(&thing{key: fmt.Sprintf("%sns1/w%d", widgets, i), tier: "many"})
+	}
+	if _, ok := b.Snapshot().Having(column, "many", storage.Range{Prefix: string(widgets)}); ok {
+		t.Error("a third of all objects is found by an index")
+	}
+}
+
 // TestDemandBuiltMeanwhile: an index that's built while objects change is right when it's done.
 func TestDemandBuiltMeanwhile(t *testing.T) {
 	b := newBench(defaultBounds)

@@ -33,7 +33,7 @@
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see
-// fieldIndex). Other fields get such an index on demand, when lists ask for them often (see demand.go). Label selectors are answered by a scan that looks at 8 bytes of each object (see kube.LabelBits). A
+// fieldIndex). Other fields, and labels, get such an index on demand, when lists ask for them often (see demand.go). Other label selectors are answered by a scan that looks at 8 bytes of each object (see kube.LabelBits). A
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //

@@ -165,9 +165,14 @@ func (s *Snapshot) Where(field, value string, keys storage.Range) (objects iter.
 	if i < 0 || !s.fields.complete {
 		return nil, false
 	}
+	return s.with(s.fields.trees[i], value, keys), true
+}
+
+// with yields, in key order, the objects that have a value in an index and whose keys are in a range.
+func (s *Snapshot) with(index *btree.BTree[fieldEntry], value string, keys storage.Range) iter.Seq[*kube.Object] {
 	return func(yield func(*kube.Object) bool) {
-		s.fields.trees[i].AscendGreaterOrEqual(fieldEntry{value, keys.First()}, func(e fieldEntry) bool {
+		index.AscendGreaterOrEqual(fieldEntry{value, keys.First()}, func(e fieldEntry) bool {
 			return e.value == value && strings.HasPrefix(e.key, keys.Prefix) && yield(s.Get(e.key))
 		})
-	}, true
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
@@ -277,8 +278,10 @@ func (w *Where) lookups(usable func(selectors.Op) bool) (all []Lookup, ok bool) 
 	return all, true
 }
 
-// Column reads one field of objects, as keys in the order of its values. Immutable.
+// Column reads one field of objects, or a label, as keys in the order of its values. Immutable.
 type Column struct {
+	label string // "": it's a field's
+
 	typ      selectors.Type
 	name     string
 	revision bool
@@ -292,7 +295,10 @@ func NewColumn(path selectors.Path, t selectors.Type) *Column {
 	return c
 }
 
-// Name returns the path of the field with its type. Columns with the same name are the same.
+// NewLabelColumn returns the column of a label.
+func NewLabelColumn(key string) *Column { return &Column{label: key, name: "label " + key} }
+
+// Name returns the path of the field with its type, or the label. Columns with the same name are the same.
 func (c *Column) Name() string { return c.name }
 
 // maxColumnKey is how many bytes of a text are its key in a column: what differs later is found and has to be looked at, and sorts by the
@@ -303,6 +309,12 @@ const maxColumnKey = 256
 // nothing with the object. One with an Err has none.
 func (c *Column) Keys(dst []string, o *Object) []string {
 	if o.Err != nil {
+		return dst
+	}
+	if c.label != "" {
+		if value, ok := o.Labels.Get(c.label); ok {
+			dst = append(dst, strings.Clone(value))
+		}
 		return dst
 	}
 	if c.revision {
