@@ -50,7 +50,7 @@ func BenchmarkMerged(b *testing.B) {
 	}{{"three watches", false}, {"one stream", true}} {
 		b.Run(bm.name, func(b *testing.B) {
 			r := newBench(defaultBounds)
-			merged := &Merged{cacher: r.cacher, sleeper: sleeper{cohort: newCohort(true)}}
+			merged := &Merged{cacher: r.cacher, sleeper: sleeper{cohort: newCohort(nil)}}
 			for _, prefix := range []storage.Prefix{widgets, gadgets, gizmos} {
 				of, o, cohort := r.cacher.Resource(prefix), WatchOptions{View: testView, Start: StartNow}, merged.cohort
 				if !bm.merged {
@@ -78,6 +78,26 @@ func BenchmarkMerged(b *testing.B) {
 				if out, _, err := next(b.Context(), buf); err != nil || len(out) == 0 {
 					b.Fatal(len(out), err)
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkQueued is the feed's cost of one change that concerns watchers whose wake-up is queued already: it must not depend on how many they are.
+func BenchmarkQueued(b *testing.B) {
+	for _, watchers := range []int{10, 10_000} {
+		b.Run(fmt.Sprint(watchers, " watchers"), func(b *testing.B) {
+			r := newBench(defaultBounds)
+			for range watchers {
+				r.watch(b, query{labels: "tier=front"}, WatchOptions{Start: StartNow})
+			}
+			raw, key := widget("a", `"tier":"front"`), string(widgets)+"ns1/a"
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				r.rev++
+				r.cacher.feed.applyAll([]storage.Change{{KeyValue: storage.KeyValue{Key: key, Value: raw, Revision: r.rev}}})
+				r.cacher.feed.moveTo(r.rev)
 			}
 		})
 	}

@@ -20,8 +20,8 @@ const (
 // cohort is some members of a group, which are woken together. That of a Merged is in each of its groups, and has no other
 // member.
 type cohort struct {
-	merged  bool
-	members int // guarded by Resource.mu; 0 where merged
+	awake   *atomic.Bool // its group's; nil for that of a Merged
+	members int          // guarded by Resource.mu; 0 for that of a Merged
 
 	pace   atomic.Int64         // the least time between two wake-ups, in nanoseconds; the same for the group's cohorts
 	woken  time.Time            // the waker's own: when the cohort was last woken
@@ -40,6 +40,9 @@ func noNews() *news { return &news{make(chan struct{})} }
 func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
 	h.woken = now
 	h.queued.Store(false)
+	if h.awake != nil {
+		h.awake.Store(true) // before the news are others: see group.awake
+	}
 	h.mu.Lock()
 	old := h.news.Swap(noNews())
 	busy.Add(int64(h.asleep))
@@ -48,17 +51,18 @@ func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
 	close(old.come)
 }
 
-func newCohort(merged bool) *cohort {
-	h := &cohort{merged: merged}
+func newCohort(awake *atomic.Bool) *cohort {
+	h := &cohort{awake: awake}
 	h.news.Store(noNews())
 	return h
 }
 
 // joinLocked adds a member to the last cohort, or to a new one when that's full; Resource.mu must be held for writing.
 func (g *group) joinLocked() *cohort {
-	if n := len(g.cohorts); n == 0 || g.cohorts[n-1].merged || g.cohorts[n-1].members == cohortSize {
-		g.cohorts = append(g.cohorts, newCohort(false))
+	if n := len(g.cohorts); n == 0 || g.cohorts[n-1].awake == nil || g.cohorts[n-1].members == cohortSize {
+		g.cohorts = append(g.cohorts, newCohort(&g.awake))
 	}
+	g.awake.Store(true)
 	h := g.cohorts[len(g.cohorts)-1]
 	h.members++
 	return h
@@ -66,17 +70,22 @@ func (g *group) joinLocked() *cohort {
 
 // bringLocked adds a member with the cohort of its Merged, before the one that the next member fills; Resource.mu must be
 // held for writing.
-func (g *group) bringLocked(h *cohort) { g.cohorts = slices.Insert(g.cohorts, 0, h) }
+func (g *group) bringLocked(h *cohort) {
+	g.cohorts = slices.Insert(g.cohorts, 0, h)
+	g.merged++
+}
 
 // leaveLocked takes a member out of its cohort, and makes that the last one, so that the next member fills the place;
 // Resource.mu must be held for writing.
 func (g *group) leaveLocked(h *cohort) {
 	i, last := slices.Index(g.cohorts, h), len(g.cohorts)-1
-	if h.merged {
+	if h.awake == nil {
 		g.cohorts = slices.Delete(g.cohorts, i, i+1)
+		g.merged--
 		return
 	}
 	g.cohorts[i], g.cohorts[last] = g.cohorts[last], h
+	g.awake.Store(true) // the pace is another one
 	if h.members--; h.members == 0 {
 		g.cohorts[last] = nil
 		g.cohorts = g.cohorts[:last]
@@ -85,6 +94,9 @@ func (g *group) leaveLocked(h *cohort) {
 
 // queueLocked adds those of the group's cohorts to dirty that the waker doesn't have yet; Resource.mu must be held.
 func (g *group) queueLocked(dirty []*cohort) []*cohort {
+	if !g.awake.Swap(false) && g.merged == 0 {
+		return dirty
+	}
 	var pace time.Duration
 	if n := (g.members + cohortSize - 1) / cohortSize; n > 1 {
 		pace = min(time.Duration(n)*cohortSize*memberPace, maxPace)

@@ -41,6 +41,11 @@ type group struct {
 	touched uint64       // seq of the last event that route looked at: the index may find a group twice for one event
 	state   *sharedState // the initial state that members are being given, if any
 	cohorts []*cohort    // the members in the parts in which they're woken; whoever joins gets into the last one
+	merged  int          // of the cohorts those of a Merged
+
+	// awake says that a cohort may not be in the waker's queue, or not know its pace: the waker sets it when it takes one out, before that one's
+	// members can look for events. While it isn't set an event costs nothing for each cohort. It says nothing of the cohorts of a Merged.
+	awake atomic.Bool
 }
 
 // entry is an event that concerns a group.

@@ -49,7 +49,7 @@ type Part struct {
 // revision.
 func (c *Cacher) OpenMerged(ctx context.Context, parts []Part) (*Merged, error) {
 	start, after := parts[0].Start, parts[0].After
-	m := &Merged{cacher: c, sleeper: sleeper{cohort: newCohort(true)}}
+	m := &Merged{cacher: c, sleeper: sleeper{cohort: newCohort(nil)}}
 	switch {
 	case start == StartNow || start == StartState && after == 0:
 		now, err := c.Barrier(ctx)
