@@ -1,8 +1,11 @@
 package cacher
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // sleeping returns a group's cohorts with so many members, all of which sleep, and those.
@@ -50,6 +53,7 @@ func TestPace(t *testing.T) {
 			first := all[:min(len(all), cohortSize)] // the first cohort's
 			now := time.Now()
 			at := func(after time.Duration) time.Duration {
+				g.awake.Store(true)
 				w.held = append(w.held[:0], g.queueLocked(nil)[:1]...)
 				g.cohorts[0].queued.Store(true)
 				for _, h := range g.cohorts[1:] {
@@ -133,4 +137,38 @@ func TestHeldCohorts(t *testing.T) {
 			t.Errorf("%d are stuck and %d busy, of %d", w.stuck, w.busy.Load(), len(waiting))
 		}
 	})
+}
+
+// TestQueuedOnce: an event queues those cohorts of a group that aren't queued: each once, however many events come before the waker takes it, and
+// again after that.
+func TestQueuedOnce(t *testing.T) {
+	b := newBench(defaultBounds)
+	for range 3 * cohortSize {
+		b.watch(t, query{}, WatchOptions{Start: StartNow})
+	}
+	w := &b.cacher.waker
+	event := func(want int) {
+		t.Helper()
+		b.rev++
+		b.cacher.feed.applyAll([]storage.Change{{KeyValue: storage.KeyValue{Key: string(widgets) + "ns1/a", Value: widget("a", ""), Revision: b.rev}}})
+		b.cacher.feed.moveTo(b.rev)
+		if len(w.queue) != want {
+			t.Errorf("%d cohorts are queued, want %d", len(w.queue), want)
+		}
+	}
+	for range 3 {
+		event(3)
+		event(3)
+		b.wakeAll()
+	}
+	event(3)
+	one := w.queue[1]
+	w.queue = slices.Delete(w.queue, 1, 2)
+	one.wake(time.Now(), &w.busy)
+	event(3)
+	b.watch(t, query{}, WatchOptions{Start: StartNow})
+	event(4)
+	if pace := w.queue[0].pace.Load(); pace == 0 || pace != w.queue[3].pace.Load() {
+		t.Errorf("the paces are %d and %d", pace, w.queue[3].pace.Load())
+	}
 }
