@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,6 +105,80 @@ func TestNodePorts(t *testing.T) {
 		absent(t, patch(t, "l", `{"externalTrafficPolicy":"Cluster"}`, http.StatusOK), "spec.healthCheckNodePort")
 		absent(t, create(t, "m", `{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{"port":80}]}`), "spec.ports.0.nodePort")
 	})
+}
+
+// fillNodePorts makes so many Services with a port of nodes each, and returns their ports by their names.
+func fillNodePorts(t testing.TB, s *servertest.Server, n int) map[string]int {
+	t.Helper()
+	var mu sync.Mutex // guards ports
+	ports := map[string]int{}
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			for i := c; i < n; i += 8 {
+				name := fmt.Sprintf("many-%d", i)
+				code, text := do(s, http.MethodPost, servicesPath, `{"metadata":{"name":"`+name+`"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
+				var made struct {
+					Spec struct{ Ports []struct{ NodePort int } }
+				}
+				if err := json.Unmarshal([]byte(text), &made); code != http.StatusCreated || err != nil || len(made.Spec.Ports) != 1 {
+					t.Errorf("%s: %d %s", name, code, text)
+					return
+				}
+				mu.Lock()
+				ports[name] = made.Spec.Ports[0].NodePort
+				mu.Unlock()
+			}
+		})
+	}
+	clients.Wait()
+	return ports
+}
+
+// TestNodePortsOfMany: where Services are so many that an index finds who has a port, each has one of its own, one that is taken is refused, and
+// one that is given back can be had.
+func TestNodePortsOfMany(t *testing.T) {
+	s := servertest.New(t, all)
+	const most = 1100 // of which the index comes with the 1,024th
+	ports, of := fillNodePorts(t, s, most), map[int]string{}
+	for name, port := range ports {
+		if other, taken := of[port]; taken {
+			t.Errorf("%s and %s have port %d", name, other, port)
+		}
+		of[port] = name
+	}
+	port := ports["many-0"]
+	with := func(name, kind string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"type":%q,"ports":[{"port":80,"nodePort":%d}]}}`, name, kind, port)
+	}
+	must(t, s, http.MethodPost, servicesPath, with("a", "LoadBalancer"), http.StatusUnprocessableEntity)
+	must(t, s, http.MethodPatch, servicesPath+"/many-0", `{"spec":{"type":"ClusterIP"}}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
+	must(t, s, http.MethodPost, servicesPath, with("a", "LoadBalancer"), http.StatusCreated)
+	must(t, s, http.MethodPost, servicesPath, with("b", "NodePort"), http.StatusUnprocessableEntity)
+	must(t, s, http.MethodDelete, servicesPath+"/a", "", http.StatusOK)
+	s.Quiescent()
+	must(t, s, http.MethodPost, servicesPath, with("b", "NodePort"), http.StatusCreated)
+}
+
+// BenchmarkNodePort is what a Service with a port of nodes costs that is the first one, and among 2,000.
+func BenchmarkNodePort(b *testing.B) {
+	for _, others := range []int{0, 2000} {
+		if testing.Short() {
+			others /= 100
+		}
+		b.Run(fmt.Sprint("others=", others), func(b *testing.B) {
+			s := servertest.New(b, all)
+			fillNodePorts(b, s, others)
+			for b.Loop() {
+				if code, text := do(s, http.MethodPost, servicesPath, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`); code != http.StatusCreated {
+					b.Fatal(text)
+				}
+				b.StopTimer()
+				do(s, http.MethodDelete, servicesPath+"/a", "")
+				b.StartTimer()
+			}
+		})
+	}
 }
 
 // TestFamilies: services say of which family their addresses are, of which the server has one.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -47,6 +49,18 @@ type one struct {
 func NewAllocator(r *registry.Registry, ips netip.Prefix, nodePorts utilnet.PortRange) *Allocator {
 	return &Allocator{registry: r, ips: ips.Masked(), nodePorts: nodePorts}
 }
+
+// portColumns are where Services have ports of nodes. An index of each finds who has one, where there are many Services.
+var portColumns = func() (all []kube.Lookup) {
+	paths, err := selectors.ParsePaths("spec.ports[*].nodePort,spec.healthCheckNodePort")
+	if err != nil {
+		panic(err)
+	}
+	for _, path := range paths {
+		all = append(all, kube.Lookup{Column: kube.NewColumn(path, selectors.Text)})
+	}
+	return all
+}()
 
 // services returns the cache of Services, and the prefix of their keys; nil if the program has a type of its own in their
 // place.
@@ -79,6 +93,9 @@ func (a *Allocator) claim(s, old *corev1.Service, dryRun bool) (registry.Settle,
 	}
 	if !hasIP(s) {
 		s.Spec.InternalTrafficPolicy = nil // which the rules have looked at, and nobody shows
+	}
+	if e := a.registry.Catalog().Kind("v1", "Service"); e != nil && hasNodePorts(s) {
+		e.Cache().Demand(portColumns) // before the snapshot is taken
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -372,6 +389,12 @@ func (c *claim) freePort(had map[int32]bool) int32 {
 
 // portTaken tells whether a Service has a port of nodes, or will.
 func (c *claim) portTaken(port int32) bool {
+	if _, soon := c.held[one{port: port}]; soon {
+		return true
+	}
+	if taken, ok := c.portIndexed(port); ok {
+		return taken
+	}
 	if c.ports == nil {
 		c.ports = map[int32]bool{}
 		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer} {
@@ -381,8 +404,24 @@ func (c *claim) portTaken(port int32) bool {
 			}
 		}
 	}
-	_, soon := c.held[one{port: port}]
-	return soon || c.ports[port]
+	return c.ports[port]
+}
+
+// portIndexed is portTaken by the indexes of Services, if there are such.
+func (c *claim) portIndexed(port int32) (taken, ok bool) {
+	for _, l := range portColumns {
+		found, ok := c.snapshot.Having(l.Column, strconv.Itoa(int(port)), c.keys)
+		if !ok {
+			return false, false
+		}
+		for o := range found {
+			switch corev1.ServiceType(o.Field("spec.type")) {
+			case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
+				return true, true
+			}
+		}
+	}
+	return false, true
 }
 
 // notePorts notes the ports of nodes that a Service has. One that can't be read has none.
