@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -107,8 +109,11 @@ func TestNodePorts(t *testing.T) {
 	})
 }
 
-// fillNodePorts makes so many Services with a port of nodes each, and returns their ports by their names.
-func fillNodePorts(t testing.TB, s *servertest.Server, n int) map[string]int {
+// wideRange has addresses for thousands of Services.
+func wideRange(s *server.Server) { s.API.ServiceIPs = netip.MustParsePrefix("10.0.0.0/16") }
+
+// fillServices makes so many Services of a type, and returns their ports of nodes by their names.
+func fillServices(t testing.TB, s *servertest.Server, kind string, n int) map[string]int {
 	t.Helper()
 	var mu sync.Mutex // guards ports
 	ports := map[string]int{}
@@ -116,17 +121,17 @@ func fillNodePorts(t testing.TB, s *servertest.Server, n int) map[string]int {
 	for c := range 8 {
 		clients.Go(func() {
 			for i := c; i < n; i += 8 {
-				name := fmt.Sprintf("many-%d", i)
-				code, text := do(s, http.MethodPost, servicesPath, `{"metadata":{"name":"`+name+`"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
+				code, text := do(s, http.MethodPost, servicesPath, `{"metadata":{"generateName":"many-"},"spec":{"type":"`+kind+`","ports":[{"port":80}]}}`)
 				var made struct {
-					Spec struct{ Ports []struct{ NodePort int } }
+					Metadata struct{ Name string }
+					Spec     struct{ Ports []struct{ NodePort int } }
 				}
 				if err := json.Unmarshal([]byte(text), &made); code != http.StatusCreated || err != nil || len(made.Spec.Ports) != 1 {
-					t.Errorf("%s: %d %s", name, code, text)
+					t.Errorf("%d %s", code, text)
 					return
 				}
 				mu.Lock()
-				ports[name] = made.Spec.Ports[0].NodePort
+				ports[made.Metadata.Name] = made.Spec.Ports[0].NodePort
 				mu.Unlock()
 			}
 		})
@@ -138,21 +143,22 @@ func fillNodePorts(t testing.TB, s *servertest.Server, n int) map[string]int {
 // TestNodePortsOfMany: where Services are so many that an index finds who has a port, each has one of its own, one that is taken is refused, and
 // one that is given back can be had.
 func TestNodePortsOfMany(t *testing.T) {
-	s := servertest.New(t, all)
-	const most = 1100 // of which the index comes with the 1,024th
-	ports, of := fillNodePorts(t, s, most), map[int]string{}
+	s := servertest.New(t, all, wideRange)
+	fillServices(t, s, "ClusterIP", 1030) // with the 1,024th there may be an index, from the second Service on that needs it
+	ports, of := fillServices(t, s, "NodePort", 40), map[int]string{}
 	for name, port := range ports {
 		if other, taken := of[port]; taken {
 			t.Errorf("%s and %s have port %d", name, other, port)
 		}
 		of[port] = name
 	}
-	port := ports["many-0"]
+	first := slices.Min(slices.Collect(maps.Keys(ports)))
+	port := ports[first]
 	with := func(name, kind string) string {
 		return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"type":%q,"ports":[{"port":80,"nodePort":%d}]}}`, name, kind, port)
 	}
 	must(t, s, http.MethodPost, servicesPath, with("a", "LoadBalancer"), http.StatusUnprocessableEntity)
-	must(t, s, http.MethodPatch, servicesPath+"/many-0", `{"spec":{"type":"ClusterIP"}}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
+	must(t, s, http.MethodPatch, servicesPath+"/"+first, `{"spec":{"type":"ClusterIP"}}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
 	must(t, s, http.MethodPost, servicesPath, with("a", "LoadBalancer"), http.StatusCreated)
 	must(t, s, http.MethodPost, servicesPath, with("b", "NodePort"), http.StatusUnprocessableEntity)
 	must(t, s, http.MethodDelete, servicesPath+"/a", "", http.StatusOK)
@@ -167,8 +173,8 @@ func BenchmarkNodePort(b *testing.B) {
 			others /= 100
 		}
 		b.Run(fmt.Sprint("others=", others), func(b *testing.B) {
-			s := servertest.New(b, all)
-			fillNodePorts(b, s, others)
+			s := servertest.New(b, all, wideRange)
+			fillServices(b, s, "NodePort", others)
 			for b.Loop() {
 				if code, text := do(s, http.MethodPost, servicesPath, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`); code != http.StatusCreated {
 					b.Fatal(text)

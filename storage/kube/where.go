@@ -295,6 +295,15 @@ func NewColumn(path selectors.Path, t selectors.Type) *Column {
 	return c
 }
 
+// MustColumn returns the column of a field as texts, whose path is part of the program, such as spec.ports[*].nodePort.
+func MustColumn(path string) *Column {
+	paths, err := selectors.ParsePaths(path)
+	if err != nil {
+		panic(err)
+	}
+	return NewColumn(paths[0], selectors.Text)
+}
+
 // NewLabelColumn returns the column of a label.
 func NewLabelColumn(key string) *Column { return &Column{label: key, name: "label " + key} }
 

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -51,16 +50,7 @@ func NewAllocator(r *registry.Registry, ips netip.Prefix, nodePorts utilnet.Port
 }
 
 // portColumns are where Services have ports of nodes. An index of each finds who has one, where there are many Services.
-var portColumns = func() (all []kube.Lookup) {
-	paths, err := selectors.ParsePaths("spec.ports[*].nodePort,spec.healthCheckNodePort")
-	if err != nil {
-		panic(err)
-	}
-	for _, path := range paths {
-		all = append(all, kube.Lookup{Column: kube.NewColumn(path, selectors.Text)})
-	}
-	return all
-}()
+var portColumns = []kube.Lookup{{Column: kube.MustColumn("spec.ports[*].nodePort")}, {Column: kube.MustColumn("spec.healthCheckNodePort")}}
 
 // services returns the cache of Services, and the prefix of their keys; nil if the program has a type of its own in their
 // place.
