@@ -23,6 +23,7 @@ var blocks = []struct {
 	{page: "access", begins: "openssl req -x509", want: "ann"},
 	{page: "access", begins: "kubectl create serviceaccount till", server: "apiserver-lite --tls", want: "\neyJ"},
 	{page: "access", begins: "echo 'root-token", want: "\nconfigmaps "},
+	{page: "audit", begins: "apiserver-lite --audit-policy-file=policy.yaml --audit-webhook", server: auditFiles, want: "listening on"},
 	{page: "admission", begins: "apiserver-lite --webhook-addresses", want: "example created"},
 	{page: "admission", begins: "apiserver-lite --builtin=all", want: "listening on"},
 	{page: "policies", begins: "kubectl apply", server: "apiserver-lite --tls", want: "unknown color blue", fails: true},
@@ -46,6 +47,11 @@ var blocks = []struct {
 	{page: "operations", begins: "apiserver-lite migrate", not: "it needs an etcd; e2e migrates"},
 	{page: "operations", begins: "apiserver-lite --data-dir one", not: "it needs six ports; e2e starts members in the same way"},
 }
+
+// auditFiles writes a policy, and a kubeconfig of a collector that nobody runs.
+const auditFiles = `printf 'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n' > policy.yaml
+echo '{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]}' > collector.kubeconfig
+`
 
 // widgetsServer starts a server with a widget that the page's selectors select.
 const widgetsServer = `apiserver-lite --console=false
