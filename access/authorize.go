@@ -40,7 +40,6 @@ type Authorizer struct {
 	files   reload.Named
 	first   *authorizers // what the files said at the start, until Attach
 	current atomic.Pointer[decider]
-	open    atomic.Bool // see Open
 }
 
 // authorizers are those that flags and files name.
@@ -54,6 +53,7 @@ type authorizers struct {
 type decider struct {
 	authorizer.Authorizer
 	rules authorizer.RuleResolver
+	open  bool // see Open
 }
 
 // NewAuthorizer reads the flags and files that say who decides, and refuses what can't be used of them. It returns nil if everybody may do
@@ -108,7 +108,7 @@ func (a *Authorizer) Authorize(ctx context.Context, asks authorizer.Attributes) 
 }
 
 // Open tells whether whoever is let in may do what nobody denies, because one of the authorizers is AlwaysAllow. A nil Authorizer is open.
-func (a *Authorizer) Open() bool { return a == nil || a.open.Load() }
+func (a *Authorizer) Open() bool { return a == nil || a.current.Load().open }
 
 // Allows tells whether a user may do something, as far as that's known.
 func (a *Authorizer) Allows(ctx context.Context, asks authorizer.Attributes) bool {
@@ -153,8 +153,8 @@ func (a *Authorizer) use(next *authorizers) error {
 	}
 	joined, err := chain.New(all...)
 	if err == nil {
-		a.current.Store(&decider{joined, chain.NewRuleResolvers(rules...)})
-		a.open.Store(slices.ContainsFunc(next.inOrder, func(c apiserver.AuthorizerConfiguration) bool { return c.Type == typeAlwaysAllow }))
+		open := slices.ContainsFunc(next.inOrder, func(c apiserver.AuthorizerConfiguration) bool { return c.Type == typeAlwaysAllow })
+		a.current.Store(&decider{joined, chain.NewRuleResolvers(rules...), open})
 	}
 	return err
 }
