@@ -20,6 +20,7 @@ type Derived[T any] struct {
 	// making has capacity 1 and is full while a value is made, so that readers of one change make one. It's never closed. It
 	// isn't a mutex, because make is its owner's function.
 	making chan struct{}
+	lists  [][]*kube.Object // of resources, as make has got them; nil after a change. For whoever has filled making
 }
 
 // derivation is a value, and the resources' changes up to which it was made.
@@ -31,12 +32,14 @@ type derivation[T any] struct {
 // Derive returns what a function makes of the objects of the resources with these prefixes. The function is called by the
 // first Get after a change, one call at a time while other readers of the change wait, so it waits for nothing. It may take
 // the cacher's locks, and such locks of its own package under which nobody calls Get. It's given a function that returns
-// the objects of one of the prefixes, in the order of their keys; objects that can't be decoded have an Err.
+// the objects of one of the prefixes, in the order of their keys; objects that can't be decoded have an Err. Nobody may change
+// the list: until one of its objects changes, the next call gets the same.
 func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*kube.Object) T, from ...storage.Prefix) *Derived[T] {
 	d := &Derived[T]{make: of, making: make(chan struct{}, 1)}
 	for _, p := range from {
 		d.resources = append(d.resources, r.Cacher.Resource(p))
 	}
+	d.lists = make([][]*kube.Object, len(d.resources))
 	return d
 }
 
@@ -48,12 +51,16 @@ func (d *Derived[T]) Get() T {
 	}
 	d.making <- struct{}{}
 	defer func() { <-d.making }()
-	if c := d.current.Load(); c != nil && d.holds(c) {
-		return c.value
+	before := d.current.Load()
+	if before != nil && d.holds(before) {
+		return before.value
 	}
 	next := &derivation[T]{changes: make([]storage.Revision, len(d.resources))}
 	for i, r := range d.resources {
 		next.changes[i] = r.Changed() // read first: what comes in between makes the value anew once more than needed
+		if before == nil || before.changes[i] != next.changes[i] {
+			d.lists[i] = nil
+		}
 	}
 	next.value = d.make(d.objects)
 	d.current.Store(next)
@@ -71,49 +78,58 @@ func (d *Derived[T]) holds(c *derivation[T]) bool {
 }
 
 // objects returns the objects of one of the resources.
-func (d *Derived[T]) objects(p storage.Prefix) (all []*kube.Object) {
-	for _, r := range d.resources {
-		if r.Prefix() == p {
-			all = slices.AppendSeq(all, r.Snapshot().All(string(p)))
-		}
+func (d *Derived[T]) objects(p storage.Prefix) []*kube.Object {
+	i := slices.IndexFunc(d.resources, func(r *cacher.Resource) bool { return r.Prefix() == p })
+	if i < 0 {
+		return nil
 	}
-	return all
+	if d.lists[i] == nil {
+		s := d.resources[i].Snapshot()
+		d.lists[i] = slices.AppendSeq(make([]*kube.Object, 0, s.Len()), s.All(string(p)))
+	}
+	return d.lists[i]
 }
 
 // Decoded remembers objects as values of a Go type, so that a Derived decodes those that have changed, and no others. The
 // zero value is ready. It isn't safe for concurrent use: a Derived makes one value at a time.
 type Decoded[T any] struct {
-	known map[string]decoded[T]
+	objects []*kube.Object // of the last call,
+	values  []*T           // and what they are: nil for one that couldn't be decoded
 }
 
-type decoded[T any] struct {
-	revision storage.Revision
-	value    *T
-}
-
-// All decodes the objects, in their order, and forgets those that aren't among them any more. An object that can't be
-// decoded is given to bad with the reason, and left out. The values are shared: nobody may change them. They have no
-// resourceVersion.
+// All decodes the objects, which are in the order of their keys, and forgets those that aren't among them any more. An
+// object that can't be decoded is given to bad with the reason, and left out. The lists and the values are shared: nobody may
+// change them. The values have no resourceVersion.
 func (d *Decoded[T]) All(objects []*kube.Object, bad func(o *kube.Object, err error)) []*T {
-	next := make(map[string]decoded[T], len(objects))
-	values := make([]*T, 0, len(objects))
-	for _, o := range objects {
-		v, err := d.of(o)
-		if err != nil {
-			bad(o, err)
+	before, failed := *d, 0
+	d.objects, d.values = objects, make([]*T, len(objects))
+	at := 0 // among those of the last call
+	for i, o := range objects {
+		for at < len(before.objects) && before.objects[at] != o && before.objects[at].Key < o.Key {
+			at++
+		}
+		if at < len(before.objects) && same(before.objects[at], o) && before.values[at] != nil {
+			d.values[i] = before.values[at]
+			at++
 			continue
 		}
-		next[o.Key] = decoded[T]{o.Revision, v}
-		values = append(values, v)
+		v, err := decode[T](o)
+		if err != nil {
+			bad(o, err)
+			failed++
+		}
+		d.values[i] = v
 	}
-	d.known = next
-	return values
+	if failed == 0 {
+		return d.values
+	}
+	return slices.DeleteFunc(slices.Clone(d.values), func(v *T) bool { return v == nil })
 }
 
-func (d *Decoded[T]) of(o *kube.Object) (*T, error) {
-	if k, ok := d.known[o.Key]; ok && k.revision == o.Revision {
-		return k.value, nil
-	}
+// same tells whether two objects are what one write stored. Most are one object, which isn't looked at.
+func same(a, b *kube.Object) bool { return a == b || a.Key == b.Key && a.Revision == b.Revision }
+
+func decode[T any](o *kube.Object) (*T, error) {
 	if o.Err != nil {
 		return nil, o.Err
 	}
