@@ -25,13 +25,13 @@ func TestBootstrapPolicy(t *testing.T) {
 		}
 	}
 	for _, b := range p.clusterBindings {
-		if r, absent := i.role(&b.RoleRef, ""); r == nil {
-			t.Errorf("%s: %s", b.Name, absent)
+		if i.role(&b.RoleRef, "") == nil {
+			t.Errorf("%s: %s", b.Name, absence(&b.RoleRef, ""))
 		}
 	}
 	for _, b := range p.bindings {
-		if r, absent := i.role(&b.RoleRef, b.Namespace); r == nil {
-			t.Errorf("%s/%s: %s", b.Namespace, b.Name, absent)
+		if i.role(&b.RoleRef, b.Namespace) == nil {
+			t.Errorf("%s/%s: %s", b.Namespace, b.Name, absence(&b.RoleRef, b.Namespace))
 		}
 	}
 	if roles, bindings := len(p.clusterRoles), len(p.clusterBindings); roles < 65 || bindings < 45 {

@@ -6,8 +6,8 @@
 // other rights.
 //
 // AttributesOf reads what a request asks for from its method and path. RBAC decides about it, by rules that are stored as
-// objects: it looks the user and the groups up in an index, which is made anew after one of those objects has changed. With
-// the Node authorizer (nodes.go), a decision about a kubelet decodes the pods of its node.
+// objects: it looks the user and the groups up in an index. After one of those objects has changed, the next index is made of the one
+// before, with which it shares what didn't change. With the Node authorizer (nodes.go), a decision about a kubelet decodes the pods of its node.
 // Bootstrap writes the rules that every cluster of Kubernetes has. MayGrant keeps users from giving what they don't have.
 //
 // # Goroutines
@@ -26,5 +26,6 @@
 //
 // A bearer token has 64 KiB (maxToken). What signatures have proven is remembered for 4,096 credentials of each kind
 // (maxVerified). A file counts as read for a second (rereadAfter). A file of --authentication-config has
-// 1 MiB (maxConfiguration), and its issuers have 30 s to answer when it has changed (issuersWait). The index grows with the rules and bindings that are stored. A request to an issuer takes 30 s (issuerTimeout).
+// 1 MiB (maxConfiguration), and its issuers have 30 s to answer when it has changed (issuersWait). The index grows with the rules and bindings that are stored. It has
+// numbers of at most twice as many roles as there are objects, and 1,024 (spareNumbers). A request to an issuer takes 30 s (issuerTimeout).
 package access

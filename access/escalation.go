@@ -107,10 +107,10 @@ func (a *RBAC) mayBind(ctx context.Context, u user.Info, w bindingWrite) error {
 	if a.may(ctx, u, "bind", resource, w.namespace, w.ref.Name) {
 		return nil
 	}
-	role, absent := a.index().role(w.ref, w.namespace)
+	role := a.index().role(w.ref, w.namespace)
 	switch {
 	case role == nil && w.ref.Kind != "Role" && w.ref.Kind != "ClusterRole":
-		return forbidden(w.resource, w.name)(errors.New(absent)) // validation would refuse it, too
+		return forbidden(w.resource, w.name)(errors.New(absence(w.ref, w.namespace))) // validation would refuse it, too
 	case role == nil:
 		return apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName, Resource: strings.ToLower(w.ref.Kind)}, w.ref.Name)
 	}

@@ -20,7 +20,7 @@ type Derived[T any] struct {
 	// making has capacity 1 and is full while a value is made, so that readers of one change make one. It's never closed. It
 	// isn't a mutex, because make is its owner's function.
 	making chan struct{}
-	lists  [][]*kube.Object // of resources, as make has got them; nil after a change. For whoever has filled making
+	lists  [][]*kube.Object // of resources, for make; empty after a change. They're whose who has filled making
 }
 
 // derivation is a value, and the resources' changes up to which it was made.
@@ -32,8 +32,8 @@ type derivation[T any] struct {
 // Derive returns what a function makes of the objects of the resources with these prefixes. The function is called by the
 // first Get after a change, one call at a time while other readers of the change wait, so it waits for nothing. It may take
 // the cacher's locks, and such locks of its own package under which nobody calls Get. It's given a function that returns
-// the objects of one of the prefixes, in the order of their keys; objects that can't be decoded have an Err. Nobody may change
-// the list: until one of its objects changes, the next call gets the same.
+// the objects of one of the prefixes, in the order of their keys; objects that can't be decoded have an Err. The
+// list may be read until the function returns: then it's used again.
 func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*kube.Object) T, from ...storage.Prefix) *Derived[T] {
 	d := &Derived[T]{make: of, making: make(chan struct{}, 1)}
 	for _, p := range from {
@@ -59,7 +59,8 @@ func (d *Derived[T]) Get() T {
 	for i, r := range d.resources {
 		next.changes[i] = r.Changed() // read first: what comes in between makes the value anew once more than needed
 		if before == nil || before.changes[i] != next.changes[i] {
-			d.lists[i] = nil
+			clear(d.lists[i])
+			d.lists[i] = d.lists[i][:0]
 		}
 	}
 	next.value = d.make(d.objects)
@@ -83,9 +84,9 @@ func (d *Derived[T]) objects(p storage.Prefix) []*kube.Object {
 	if i < 0 {
 		return nil
 	}
-	if d.lists[i] == nil {
+	if len(d.lists[i]) == 0 {
 		s := d.resources[i].Snapshot()
-		d.lists[i] = slices.AppendSeq(make([]*kube.Object, 0, s.Len()), s.All(string(p)))
+		d.lists[i] = slices.AppendSeq(slices.Grow(d.lists[i], s.Len()), s.All(string(p)))
 	}
 	return d.lists[i]
 }
@@ -98,32 +99,36 @@ type Decoded[T any] struct {
 }
 
 // All decodes the objects, which are in the order of their keys, and forgets those that aren't among them any more. An
-// object that can't be decoded is given to bad with the reason, and left out. The lists and the values are shared: nobody may
+// object that can't be decoded is given to bad with the reason, and left out. The values and their list are shared: nobody may
 // change them. The values have no resourceVersion.
 func (d *Decoded[T]) All(objects []*kube.Object, bad func(o *kube.Object, err error)) []*T {
-	before, failed := *d, 0
-	d.objects, d.values = objects, make([]*T, len(objects))
+	if slices.Equal(objects, d.objects) && !slices.Contains(d.values, nil) {
+		return d.values
+	}
+	values, failed := make([]*T, len(objects)), false
 	at := 0 // among those of the last call
 	for i, o := range objects {
-		for at < len(before.objects) && before.objects[at] != o && before.objects[at].Key < o.Key {
+		for at < len(d.objects) && d.objects[at] != o && d.objects[at].Key < o.Key {
 			at++
 		}
-		if at < len(before.objects) && same(before.objects[at], o) && before.values[at] != nil {
-			d.values[i] = before.values[at]
+		if at < len(d.objects) && same(d.objects[at], o) && d.values[at] != nil {
+			values[i] = d.values[at]
 			at++
 			continue
 		}
 		v, err := decode[T](o)
 		if err != nil {
 			bad(o, err)
-			failed++
+			failed = true
 		}
-		d.values[i] = v
+		values[i] = v
 	}
-	if failed == 0 {
-		return d.values
+	clear(d.objects) // the list may become shorter
+	d.objects, d.values = append(d.objects[:0], objects...), values
+	if !failed {
+		return values
 	}
-	return slices.DeleteFunc(slices.Clone(d.values), func(v *T) bool { return v == nil })
+	return slices.DeleteFunc(slices.Clone(values), func(v *T) bool { return v == nil })
 }
 
 // same tells whether two objects are what one write stored. Most are one object, which isn't looked at.

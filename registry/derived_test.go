@@ -21,6 +21,7 @@ func TestDecoded(t *testing.T) {
 	a, b, c, d := object("a", 1, good), object("b", 2, bad), object("c", 3, good), object("d", 4, good)
 	var decoded Decoded[corev1.Namespace]
 	known := map[string]*corev1.Namespace{}
+	again, withBad := []*kube.Object{a, c}, []*kube.Object{a, b}
 	for _, step := range []struct {
 		objects        []*kube.Object
 		all, bad, anew string
@@ -30,10 +31,16 @@ func TestDecoded(t *testing.T) {
 		{[]*kube.Object{b, c, d}, "c d", "b", ""},
 		{[]*kube.Object{a, object("b", 5, good), c.At(3), d.At(6)}, "a b c d", "", "a b d"},
 		{nil, "", "", ""},
+		{again, "a c", "", "a c"},
+		{again, "a c", "", ""},
+		{withBad, "a", "b", ""},
+		{withBad, "a", "b", ""},
 		{[]*kube.Object{d, a}, "d a", "", "d a"},
 	} {
 		var all, unread, anew []string
-		values := decoded.All(step.objects, func(o *kube.Object, err error) { unread = append(unread, strings.TrimPrefix(o.Key, "/registry/namespaces/")) })
+		values := decoded.All(step.objects, func(o *kube.Object, err error) {
+			unread = append(unread, strings.TrimPrefix(o.Key, "/registry/namespaces/"))
+		})
 		for _, v := range values {
 			if all = append(all, v.Name); known[v.Name] != v {
 				anew = append(anew, v.Name)
