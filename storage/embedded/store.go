@@ -121,9 +121,9 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 			return 0, kv.Wrap("list", keys.Prefix, err)
 		}
 		bytes := 0
-		for _, kv := range res.KVs {
-			bytes += len(kv.Key) + len(kv.Value)
-			if err := fn(s.Decode(kv)); err != nil {
+		for i, c := range s.DecodePage(res.KVs) {
+			bytes += len(res.KVs[i].Key) + len(res.KVs[i].Value)
+			if err := fn(c); err != nil {
 				return 0, err
 			}
 		}

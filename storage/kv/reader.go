@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -21,6 +23,31 @@ type Reader struct {
 // its error.
 func (r *Reader) Decode(kv *mvccpb.KeyValue) storage.Change {
 	return r.Transformed(storage.Change{KeyValue: KeyValueOf(kv)})
+}
+
+// pageShare is how many values of a page a goroutine works on at least: fewer are done before another one has begun.
+const pageShare = 32
+
+// DecodePage returns what keys hold, in their order, as Decode does. With a Transformer, as many goroutines work on the values as can run:
+// to decrypt all Secrets is most of what a start with many of them does.
+func (r *Reader) DecodePage(kvs []*mvccpb.KeyValue) []storage.Change {
+	page := make([]storage.Change, len(kvs))
+	work := func(from, to int) {
+		for i := from; i < to; i++ {
+			page[i] = r.Decode(kvs[i])
+		}
+	}
+	share := len(kvs)
+	if r.Transformer != nil {
+		share = max(pageShare, (len(kvs)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	}
+	var others sync.WaitGroup
+	for from := share; from < len(kvs); from += share {
+		others.Go(func() { work(from, min(from+share, len(kvs))) })
+	}
+	work(0, min(share, len(kvs)))
+	others.Wait()
+	return page
 }
 
 // Transformed is a change whose value is what's stored, as Decode returns it.

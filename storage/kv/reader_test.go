@@ -1,11 +1,15 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // TestPage: pages double up to their bounds, and shrink where values are large.
@@ -59,5 +63,38 @@ func TestReader(t *testing.T) {
 	}
 	if c := (&Reader{}).DecodeEvent(&mvccpb.Event{Kv: kv}); c.Err != nil || c.Deleted || string(c.Value) != "v" {
 		t.Errorf("a put is %+v", c)
+	}
+}
+
+// oddRefusing is a Transformer that turns what is stored into upper case, and refuses what ends in an odd digit.
+type oddRefusing struct{ err error }
+
+func (oddRefusing) ToStorage(_ context.Context, _ string, value []byte) ([]byte, error) { return value, nil }
+
+func (r oddRefusing) FromStorage(_ context.Context, _ string, stored []byte) ([]byte, bool, error) {
+	if (stored[len(stored)-1]-'0')%2 == 1 {
+		return nil, false, r.err
+	}
+	return bytes.ToUpper(stored), true, nil
+}
+
+// TestDecodePage: a page of any length is what Decode makes of each key, in order.
+func TestDecodePage(t *testing.T) {
+	for name, r := range map[string]Reader{"plain": {}, "transformed": {Transformer: oddRefusing{errors.New("odd")}}} {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{0, 1, pageShare, pageShare + 1, 2*pageShare + 1, 1000} {
+				kvs := make([]*mvccpb.KeyValue, n)
+				want := make([]storage.Change, n)
+				for i := range kvs {
+					kvs[i] = &mvccpb.KeyValue{Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, "v%d", i), ModRevision: int64(i)}
+					want[i] = r.Decode(kvs[i])
+				}
+				for i, got := range r.DecodePage(kvs) {
+					if w := want[i]; got.Key != w.Key || got.Revision != w.Revision || string(got.Value) != string(w.Value) || got.Stale != w.Stale || fmt.Sprint(got.Err) != fmt.Sprint(w.Err) {
+						t.Fatalf("of %d keys, number %d is %+v, want %+v", n, i, got, w)
+					}
+				}
+			}
+		})
 	}
 }
