@@ -69,7 +69,9 @@ func TestReader(t *testing.T) {
 // oddRefusing is a Transformer that turns what is stored into upper case, and refuses what ends in an odd digit.
 type oddRefusing struct{ err error }
 
-func (oddRefusing) ToStorage(_ context.Context, _ string, value []byte) ([]byte, error) { return value, nil }
+func (oddRefusing) ToStorage(_ context.Context, _ string, value []byte) ([]byte, error) {
+	return value, nil
+}
 
 func (r oddRefusing) FromStorage(_ context.Context, _ string, stored []byte) ([]byte, bool, error) {
 	if (stored[len(stored)-1]-'0')%2 == 1 {
