@@ -37,6 +37,7 @@ func TestScenarios(t *testing.T) {
 		"slow":         {"--readers 4 --deaf 2 --updates 200 --pairs 1", 3, `"complete_deaf":2`},
 		"neighbours":   {"--users --held 3 --n 5 --objects 20", 3, `"first":"no reading"`},
 		"churn":        {"--watches 20 --rounds 3 --wait 50ms", 2, `"rounds":2`},
+		"restart":      {"--objects 200 --n 2", 1, `"killed_ready_ms":`},
 		"resume":       {"--events 200", 1, `"events":200`},
 		"storm":        {"--clients 50", 1, `"clients":50`},
 		"definitions":  {"--n 5 --starts 1", 2, `"refused_first_objects":0`},

@@ -73,6 +73,7 @@ func scenarios() []scenario {
 		{"neighbours", "how long a client's gets and leases take, alone and beside one that holds all that he can get", neighbours, running},
 		{"churn", "many watches opened and dropped, again and again: what they leave", churn, running},
 		{"resets", "watches whose connections are reset before the answer: what they leave", resets, running},
+		{"restart", "from the process's start to ready, with many objects: after a stop and after a kill", restarted, restartable},
 		{"resume", "a watch from before many events, after a restart: time to the first and to the last", resume, restartable},
 		{"storm", "a restart under many watches, which all come back at once", storm, restartable},
 		{"definitions", "what a definition costs: time, memory, and time to start again", definitions, running},

@@ -5,11 +5,66 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// restarted stops the server in both ways, in turn. What a start can't be faster than is to read the data once: that's measured after each.
+func restarted(f *flag.FlagSet) measure {
+	count := f.Int("objects", 100_000, "objects")
+	n := f.Int("n", 5, "stops of each kind, of which the median counts")
+	return func(ctx context.Context, b *bench) error {
+		if b.binary == "" {
+			return errRestart
+		}
+		if _, _, err := b.createObjects(plain, *count); err != nil {
+			return err
+		}
+		var stopped, killed, reads []time.Duration
+		for range *n {
+			took, err := b.restart(ctx)
+			if err != nil {
+				return err
+			}
+			stopped = append(stopped, took)
+			if took, err = b.restartKilled(ctx); err != nil {
+				return err
+			}
+			killed = append(killed, took)
+			if took, err = readAll(b.dir); err != nil {
+				return err
+			}
+			reads = append(reads, took)
+		}
+		b.report(pairs{"objects", *count, "n", *n}, pairs{"stopped_ready_ms", percentile(stopped, 50), "killed_ready_ms", percentile(killed, 50),
+			"read_ms", percentile(reads, 50)})
+		return nil
+	}
+}
+
+// readAll reads the files of a directory once, and returns how long that took.
+func readAll(dir string) (time.Duration, error) {
+	begin := time.Now()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(io.Discard, f)
+		return err
+	})
+	return time.Since(begin), err
+}
 
 // resume measures from sending the request on, so that what the server does before its answer counts.
 func resume(f *flag.FlagSet) measure {

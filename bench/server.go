@@ -237,6 +237,18 @@ func (s *server) restart(ctx context.Context) (time.Duration, error) {
 	return s.start(ctx)
 }
 
+// restartKilled is restart with a kill, as a crash of the process.
+func (s *server) restartKilled(ctx context.Context) (time.Duration, error) {
+	cmd := s.cmd
+	s.cmd = nil
+	if err := cmd.Process.Kill(); err != nil {
+		return 0, err
+	}
+	<-s.exited
+	s.http.CloseIdleConnections()
+	return s.start(ctx)
+}
+
 // startEmpty stops the server and starts it without the data that it had. It returns when the start began.
 func (s *server) startEmpty(ctx context.Context) (begin time.Time, err error) {
 	if err := s.stop(); err != nil {
