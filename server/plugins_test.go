@@ -204,7 +204,7 @@ func TestLimitRangerPlugin(t *testing.T) {
 }
 
 // usedOf returns what is used of a quota, once everything that follows from the writes before is done.
-func usedOf(t *testing.T, s *servertest.Server, name string) map[corev1.ResourceName]string {
+func usedOf(t testing.TB, s *servertest.Server, name string) map[corev1.ResourceName]string {
 	t.Helper()
 	s.Quiescent()
 	var q corev1.ResourceQuota

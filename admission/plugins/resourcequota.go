@@ -18,12 +18,13 @@ import (
 )
 
 // ResourceQuota charges new objects to the ResourceQuotas of their namespace, and refuses those that are too many. A charge is
-// a compare-and-swap on the quota's status, so creates that come together don't pass together. A charge whose object isn't
+// a compare-and-swap on the quota's status, so creates that come together don't pass together; their charges are written together (see lines). A charge whose object isn't
 // stored after all is given back by the controller resourcequota, which also lowers the status after deletions. As in
 // Kubernetes, a quota limits nothing until that controller has filled its status.
 type ResourceQuota struct {
 	registry *registry.Registry
 	ledger   *quota.Ledger
+	lines    lines
 }
 
 // NewResourceQuota returns the plug-in. The ledger is that of the controller.
@@ -184,15 +185,16 @@ func join(names []corev1.ResourceName) string {
 }
 
 // charge raises what is used of a quota, if there's room.
-func (q *ResourceQuota) charge(ctx context.Context, c charge, open *quota.Charge) (said registry.Verdict, err error) {
-	err = q.amend(ctx, c, func(rq *corev1.ResourceQuota) {
-		refused := c.check(rq)
-		if said = registry.Refuse(refused); refused == nil {
-			open.Take(c.quota.UID, c.usage)
-			c.add(rq, false)
+func (q *ResourceQuota) charge(ctx context.Context, c charge, open *quota.Charge) (registry.Verdict, error) {
+	return q.lines.charge(ctx, c, open, func(change func(*corev1.ResourceQuota)) error {
+		whole := context.WithoutCancel(ctx) // the write is other requests', too
+		if end, ok := ctx.Deadline(); ok {
+			var cancel context.CancelFunc
+			whole, cancel = context.WithDeadline(whole, end)
+			defer cancel()
 		}
+		return q.amend(whole, c, change)
 	})
-	return said, err
 }
 
 // giveBack undoes a charge. The request is refused in any case.
