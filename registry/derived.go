@@ -96,6 +96,7 @@ func (d *Derived[T]) objects(p storage.Prefix) []*kube.Object {
 type Decoded[T any] struct {
 	objects []*kube.Object // of the last call,
 	values  []*T           // and what they are: nil for one that couldn't be decoded
+	places  []int32        // see match; kept so that it isn't allocated anew
 }
 
 // All decodes the objects, which are in the order of their keys, and forgets those that aren't among them any more. An
@@ -105,42 +106,60 @@ func (d *Decoded[T]) All(objects []*kube.Object, bad func(o *kube.Object, err er
 	if slices.Equal(objects, d.objects) && !slices.Contains(d.values, nil) {
 		return d.values
 	}
-	values, failed := make([]*T, len(objects)), false
-	at := 0 // among those of the last call
+	d.places = match(d.places[:0], objects, d.objects)
+	values, failed := make([]*T, len(objects)), 0
 	for i, o := range objects {
-		for at < len(d.objects) && d.objects[at] != o && d.objects[at].Key < o.Key {
-			at++
-		}
-		if at < len(d.objects) && same(d.objects[at], o) && d.values[at] != nil {
+		if at := d.places[i]; at >= 0 && d.values[at] != nil {
 			values[i] = d.values[at]
-			at++
 			continue
 		}
-		v, err := decode[T](o)
-		if err != nil {
+		v := new(T)
+		if err := decode(o, v); err != nil {
 			bad(o, err)
-			failed = true
+			failed++
+			continue
 		}
 		values[i] = v
 	}
 	clear(d.objects) // the list may become shorter
 	d.objects, d.values = append(d.objects[:0], objects...), values
-	if !failed {
+	if failed == 0 {
 		return values
 	}
-	return slices.DeleteFunc(slices.Clone(values), func(v *T) bool { return v == nil })
+	readable := make([]*T, 0, len(values)-failed)
+	for _, v := range values {
+		if v != nil {
+			readable = append(readable, v)
+		}
+	}
+	return readable
 }
 
-// same tells whether two objects are what one write stored. Most are one object, which isn't looked at.
-func same(a, b *kube.Object) bool { return a == b || a.Key == b.Key && a.Revision == b.Revision }
+// match appends for each of the objects its place in a former list, or -1. Both lists are in the order of keys. Objects are the same that one
+// write stored: most are one object, which isn't looked at.
+func match(places []int32, objects, former []*kube.Object) []int32 {
+	at := 0
+	for _, o := range objects {
+		for at < len(former) && former[at] != o && former[at].Key < o.Key {
+			at++
+		}
+		place := int32(-1)
+		if at < len(former) && (former[at] == o || former[at].Key == o.Key && former[at].Revision == o.Revision) {
+			place = int32(at)
+			at++
+		}
+		places = append(places, place)
+	}
+	return places
+}
 
-func decode[T any](o *kube.Object) (*T, error) {
+// decode reads an object into a value of its Go type.
+func decode(o *kube.Object, into any) error {
 	if o.Err != nil {
-		return nil, o.Err
+		return o.Err
 	}
-	v := new(T)
-	if err := json.Unmarshal(o.Raw(), v); err != nil {
-		return nil, fmt.Errorf("decode %q: %w", o.Key, err)
+	if err := json.Unmarshal(o.Raw(), into); err != nil {
+		return fmt.Errorf("decode %q: %w", o.Key, err)
 	}
-	return v, nil
+	return nil
 }
