@@ -17,10 +17,7 @@ import (
 
 // TestLikeUpstream compares with the oracle: what comes out of Shape, and what is wrong with objects.
 func TestLikeUpstream(t *testing.T) {
-	triples := 120
-	if testing.Short() {
-		triples = 20
-	}
+	const triples = 120
 	for name, v1 := range Schemas(t) {
 		t.Run(name, func(t *testing.T) {
 			s, o := New(v1), NewOracle(t, v1)
