@@ -14,8 +14,6 @@ DISK_ROUNDS ?= 200
 KILLS     ?= 200
 BACKUP_ROUNDS ?= 200
 RUNS      ?= 3
-# How many packages are tested at a time: one more than there are cores, because a third of the time tests wait.
-TESTS     ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # These take longest, so they begin first. Otherwise the last of them would run alone.
 LONG      = ./server ./storage/etcd ./bench ./e2e
 # One of so many cases is sent. It has no divisor in common with the verbs, widths and elements, so that all of them come.
@@ -63,7 +61,7 @@ release: ## make what a release consists of in bin/release: binaries for six sys
 
 .PHONY: test
 test: ## run the tests of every module but those of peer, clients and aggregation, with the race detector
-	$(EACH) $(GO) test -race -p $(TESTS) -timeout 20m $$([ $$m = . ] && echo $(LONG) || echo -count 1) ./... $(ALSO)$(DONE) # a module sees no change of the server that its tests build
+	$(EACH) $(GO) test -race -timeout 20m $$([ $$m = . ] && echo $(LONG) || echo -count 1) ./... $(ALSO)$(DONE) # a module sees no change of the server that its tests build
 
 # What vet and staticcheck compile with -race is what test needs. No file is left out because of the tag soak, or of race.
 .PHONY: check
