@@ -32,9 +32,6 @@ VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod conformance/etcd35/go.mod examples/*/go.mod))
 EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
 DONE    = ); done
-# Benchmarks run once, and small: -short is about benchmarks alone. The go command doesn't see that benchmarks run, as it does with -bench:
-# then it would run one package at a time.
-ONCE    = -args -test.short -test.bench=. -test.benchtime=1x
 BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
 BUILD   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags "-s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)"
 
@@ -61,7 +58,7 @@ release: ## make what a release consists of in bin/release: binaries for six sys
 
 .PHONY: test
 test: ## run the tests of every module but those of peer, clients and aggregation, with the race detector
-	$(EACH) $(GO) test -race -timeout 20m $$([ $$m = . ] && echo $(LONG) || echo -count 1) ./... $(ALSO)$(DONE) # a module sees no change of the server that its tests build
+	$(EACH) $(GO) test -race -timeout 20m $$([ $$m = . ] && echo $(LONG) || echo -count 1) ./...$(DONE) # a module sees no change of the server that its tests build
 
 # What vet and staticcheck compile with -race is what test needs. No file is left out because of the tag soak, or of race.
 .PHONY: check
@@ -72,8 +69,7 @@ check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
 	$(GO) test -race -vet=off -count 1 -run '^TestImport' .
 
 .PHONY: ci
-ci: ALSO = -vet=off $(ONCE) # check has done all of vet
-ci: check test differential-replay ## what must pass before a change goes in: check, test with each benchmark once as bench-once has it, and differential-replay
+ci: check test differential-replay bench-once ## what must pass before a change goes in: check, test, differential-replay and bench-once
 
 .PHONY: cover
 cover: ## run the tests and print the share of statements that they reach; bin/cover.out has the lines
@@ -93,9 +89,9 @@ bench: ## run every Go benchmark for BENCHTIME (200ms); `go run ./bench` lists t
 
 .PHONY: bench-once
 bench-once: ## run every Go benchmark once, small and with the race detector, so that none rots
-	$(GO) test -race -run '^$$' $$(grep -rl --include=*_test.go --exclude-dir=conformance --exclude-dir=console '^func Benchmark' . | xargs -n1 dirname | sort -u) $(ONCE)
-	$(GO) -C conformance test -race -run '^$$' . $(ONCE)
-	$(GO) -C console test -race -run '^$$' . $(ONCE)
+	$(GO) test -race -short -run '^$$' -bench . -benchtime 1x $$(grep -rl --include=*_test.go --exclude-dir=conformance --exclude-dir=console '^func Benchmark' . | xargs -n1 dirname | sort -u)
+	cd conformance && $(GO) test -race -short -run '^$$' -bench . -benchtime 1x .
+	cd console && $(GO) test -race -short -run '^$$' -bench . -benchtime 1x .
 
 .PHONY: bench-compare
 bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT (6) times, and compare

@@ -5,7 +5,9 @@
 // They read other objects from the caches, by values that are derived once after a change. Writes of those kinds are answered
 // when the caches have them, so a plug-in knows what a client wrote before. ServiceAccounts are read from the store.
 //
-// The package starts no goroutine. What waits is named in its function: a pod for its ServiceAccount, at most accountWait.
+// The package starts no goroutine. What waits is named in its function: a pod for its ServiceAccount, at most accountWait, and creates for the
+// quota that they're charged to (quotalines.go), as long as their requests may take. Locks: lines.mu, a leaf, which is held for nothing that
+// waits. The line for a quota holds one charge of each request that waits, so the bounds of requests bound it.
 package plugins
 
 import (
