@@ -23,31 +23,31 @@ func TestScenarios(t *testing.T) {
 		lines int    // of JSON, after the one that says what is measured
 		want  string // in one of them
 	}{
-		"start":        {"--n 1", 1, `"first_object_ms":`},
-		"writes":       {"--n 20 --clients 1,4", 16, `"op":"patch","clients":4,"n":20`},
-		"get":          {"--n 50 --clients 2", 1, `"cpu_ms_per_op":`},
-		"list":         {"--objects 30 --n 2 --clients 1,2 --limits 0,20 --gzip", 4, `"limit":20,"gzip":true,"clients":2`},
-		"mixed":        {"--for 100ms", 1, `"list_p99_ms":`},
-		"listing":      {"--objects 100 --clients 2 --for 100ms", 2, `"listing":2`},
-		"fanout":       {"--watches 3,6 --updates 100 --rate 500", 2, `"watches":6`},
-		"selective":    {"--watches 2,50 --updates 100 --by name --runs 2", 6, `"case":"selective by=\"name\" watches=50 updates=100","updates_per_s":{"median":`},
-		"initial":      {"--objects 1100 --clients 3", 1, `"clients":3`},
-		"idle":         {"--watches 10,20", 2, `"watches":20`},
-		"resets":       {"--n 200 --wait 100ms", 1, `"open_watches":0`},
-		"slow":         {"--readers 4 --deaf 2 --updates 200 --pairs 1", 3, `"complete_deaf":2`},
-		"neighbours":   {"--users --held 3 --n 5 --objects 20", 3, `"first":"no reading"`},
-		"churn":        {"--watches 20 --rounds 3 --wait 50ms", 2, `"rounds":2`},
-		"restart":      {"--objects 200 --n 2", 1, `"killed_ready_ms":`},
-		"resume":       {"--events 200", 1, `"events":200`},
-		"storm":        {"--clients 50", 1, `"clients":50`},
-		"definitions":  {"--n 5 --starts 1", 2, `"refused_first_objects":0`},
-		"client":       {"--updates 200", 3, `"part":"cache","restarts":1`},
-		"memory":       {"--objects 200 --clients 2", 2, `"clients":2`},
-		"lag":          {"--members 2 --watches 2 --updates 100", 2, `"replica":1,"asked":false`},
-		"failover":     {"--members 2 --kill 1 --before 100ms --after 2s", 1, `"slowest_ms":`},
-		"handover":     {"--members 3 --how stop --within 2m", 1, `"voters_ms":`},
-		"slopes":       {"--members 1 --sizes 1,2 --objects 100 --updates 100 --watches 10", 1, `"replicas":2,"objects":100,"write_cpu_ms":`},
-		"stream-limit": {"--connections 5 --frames 100", 2, `"mode":"raw","connections":5`},
+		"start":        {"", 1, `"first_object_ms":`},
+		"writes":       {"", 16, `"op":"patch","clients":4,"n":20`},
+		"get":          {"", 1, `"cpu_ms_per_op":`},
+		"list":         {"--limits 0,20 --gzip", 4, `"limit":20,"gzip":true,"clients":2`},
+		"mixed":        {"", 1, `"list_p99_ms":`},
+		"listing":      {"", 2, `"listing":2`},
+		"fanout":       {"", 2, `"watches":6`},
+		"selective":    {"--by name --runs 2", 6, `"case":"selective by=\"name\" watches=50 updates=100","updates_per_s":{"median":`},
+		"initial":      {"", 1, `"clients":3`},
+		"idle":         {"", 2, `"watches":20`},
+		"resets":       {"", 1, `"open_watches":0`},
+		"slow":         {"", 3, `"complete_deaf":2`},
+		"neighbours":   {"--users", 3, `"first":"no reading"`},
+		"churn":        {"", 2, `"rounds":2`},
+		"restart":      {"", 1, `"killed_ready_ms":`},
+		"resume":       {"", 1, `"events":200`},
+		"storm":        {"", 1, `"clients":50`},
+		"definitions":  {"", 2, `"refused_first_objects":0`},
+		"client":       {"", 3, `"part":"cache","restarts":1`},
+		"memory":       {"", 2, `"clients":2`},
+		"lag":          {"--members 2", 2, `"replica":1,"asked":false`},
+		"failover":     {"--members 2 --kill 1", 1, `"slowest_ms":`},
+		"handover":     {"--members 3 --how stop", 1, `"voters_ms":`},
+		"slopes":       {"--members 1", 1, `"replicas":2,"objects":100,"write_cpu_ms":`},
+		"stream-limit": {"", 2, `"mode":"raw","connections":5`},
 	}
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 			if !ok {
 				t.Fatal("it isn't tested")
 			}
-			args := slices.Concat([]string{s.name, "--server", binary(), "--settle", "20ms"}, strings.Fields(test.flags))
+			args := slices.Concat([]string{s.name, "--server", binary(), "--quick"}, strings.Fields(test.flags))
 			var lines, readable bytes.Buffer
 			if err := run(t.Context(), args, &lines, &readable); err != nil {
 				t.Fatalf("%v\n%s", err, &readable)

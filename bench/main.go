@@ -6,6 +6,7 @@
 //	go run ./bench resume --server bin/apiserver-lite
 //	go run ./bench fanout --server bin/apiserver-lite --runs 5
 //	go run ./bench all --command bin/peer/peer
+//	go run ./bench all --server bin/apiserver-lite --quick
 //	go run ./bench idle --url https://127.0.0.1:8080 --token secret --insecure --pid 123,456
 //	go run ./bench compare --server bin/apiserver-lite --with-command bin/peer/peer
 //	go run ./bench compare --server bin/apiserver-lite --with bin/older --essential --worse 1.1
@@ -30,6 +31,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,6 +42,7 @@ import (
 // whatever is going on fails; requests need no context of their own.
 type scenario struct {
 	name, help string
+	quick      string // the flags that --quick stands for: what it does is done, and no figure means anything
 	new        func(*flag.FlagSet) measure
 	needs      need
 }
@@ -59,31 +62,31 @@ const (
 
 func scenarios() []scenario {
 	return []scenario{
-		{"start", "from the process's start to ready and to the first object; memory of an idle server", start, restartable},
-		{"writes", "create, update, patch and apply: rate, and CPU of each", writes, running},
-		{"get", "gets: rate, and CPU of each", get, running},
-		{"list", "lists of everything, whole and in pages: CPU of each", list, running},
-		{"mixed", "how long gets and short lists take while others write", mixed, running},
-		{"listing", "writes with and without clients that list all the time", listing, running},
-		{"fanout", "every watcher sees every update: CPU of each delivery, and how late it comes", fanout, running},
-		{"selective", "an update while there are watchers of other objects: CPU of each", selective, running},
-		{"initial", "many clients that ask for the state at once", initial, running},
-		{"idle", "resident memory of a watch that has nothing to tell", idle, running},
-		{"slow", "how late events come, with and without further watchers that never read", slow, running},
-		{"neighbours", "how long a client's gets and leases take, alone and beside one that holds all that he can get", neighbours, running},
-		{"churn", "many watches opened and dropped, again and again: what they leave", churn, running},
-		{"resets", "watches whose connections are reset before the answer: what they leave", resets, running},
-		{"restart", "from the process's start to ready, with many objects: after a stop and after a kill", restarted, restartable},
-		{"resume", "a watch from before many events, after a restart: time to the first and to the last", resume, restartable},
-		{"storm", "a restart under many watches, which all come back at once", storm, restartable},
-		{"definitions", "what a definition costs: time, memory, and time to start again", definitions, running},
-		{"client", "package client: its calls, Follow and a cache, through cuts and a restart; what they give is checked", goClient, running},
-		{"memory", "resident memory of many objects, and the most while they are listed", memory, running},
-		{"lag", "how late events come at each of several replicas, and what they cost each", lag, several},
-		{"failover", "a replica is killed: when writes at each survivor succeed again", failover, several},
-		{"handover", "the replica that acts for all is stopped or killed: when another one acts", handover, several},
-		{"slopes", "what a further replica adds to a write, an object and a delivered event", slopes, sizes},
-		{"stream-limit", "what Go's HTTP server alone sends to many connections, a frame at a time and without flushes", streamLimit, nothing},
+		{"start", "from the process's start to ready and to the first object; memory of an idle server", "--n 1", start, restartable},
+		{"writes", "create, update, patch and apply: rate, and CPU of each", "--n 20 --clients 1,4", writes, running},
+		{"get", "gets: rate, and CPU of each", "--n 50 --clients 2", get, running},
+		{"list", "lists of everything, whole and in pages: CPU of each", "--objects 30 --n 2 --clients 1,2", list, running},
+		{"mixed", "how long gets and short lists take while others write", "--for 100ms", mixed, running},
+		{"listing", "writes with and without clients that list all the time", "--objects 100 --clients 2 --for 100ms", listing, running},
+		{"fanout", "every watcher sees every update: CPU of each delivery, and how late it comes", "--watches 3,6 --updates 100 --rate 500", fanout, running},
+		{"selective", "an update while there are watchers of other objects: CPU of each", "--watches 2,50 --updates 100", selective, running},
+		{"initial", "many clients that ask for the state at once", "--objects 1100 --clients 3", initial, running},
+		{"idle", "resident memory of a watch that has nothing to tell", "--watches 10,20", idle, running},
+		{"slow", "how late events come, with and without further watchers that never read", "--readers 4 --deaf 2 --updates 200 --pairs 1", slow, running},
+		{"neighbours", "how long a client's gets and leases take, alone and beside one that holds all that he can get", "--held 3 --n 5 --objects 20", neighbours, running},
+		{"churn", "many watches opened and dropped, again and again: what they leave", "--watches 20 --rounds 3 --wait 50ms", churn, running},
+		{"resets", "watches whose connections are reset before the answer: what they leave", "--n 200 --wait 100ms", resets, running},
+		{"restart", "from the process's start to ready, with many objects: after a stop and after a kill", "--objects 200 --n 2", restarted, restartable},
+		{"resume", "a watch from before many events, after a restart: time to the first and to the last", "--events 200", resume, restartable},
+		{"storm", "a restart under many watches, which all come back at once", "--clients 50", storm, restartable},
+		{"definitions", "what a definition costs: time, memory, and time to start again", "--n 5 --starts 1", definitions, running},
+		{"client", "package client: its calls, Follow and a cache, through cuts and a restart; what they give is checked", "--updates 200", goClient, running},
+		{"memory", "resident memory of many objects, and the most while they are listed", "--objects 200 --clients 2", memory, running},
+		{"lag", "how late events come at each of several replicas, and what they cost each", "--watches 2 --updates 100", lag, several},
+		{"failover", "a replica is killed: when writes at each survivor succeed again", "--before 100ms --after 2s", failover, several},
+		{"handover", "the replica that acts for all is stopped or killed: when another one acts", "--within 2m", handover, several},
+		{"slopes", "what a further replica adds to a write, an object and a delivered event", "--sizes 1,2 --objects 100 --updates 100 --watches 10", slopes, sizes},
+		{"stream-limit", "what Go's HTTP server alone sends to many connections, a frame at a time and without flushes", "--connections 5 --frames 100", streamLimit, nothing},
 	}
 }
 
@@ -155,9 +158,15 @@ func (s scenario) run(ctx context.Context, args []string, out *output) error {
 	b.server.register(flags)
 	flags.DurationVar(&b.settling, "settle", 3*time.Second, "memory has settled when it hasn't changed by 1 % for so long")
 	runs := flags.Int("runs", 1, "how often to measure; the median and the spread are printed last")
+	quick := flags.Bool("quick", false, "only see that it works: as "+s.quick+" --settle 20ms, where these aren't given")
 	measure := s.new(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *quick { // and once more what was given, which counts
+		if err := flags.Parse(slices.Concat(strings.Fields(s.quick), []string{"--settle", "20ms"}, args)); err != nil {
+			return err
+		}
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("what is %q?", flags.Args())
