@@ -117,6 +117,10 @@ scale: build peer ## start up to seven processes, members and replicas over etcd
 	@$(GO) run -buildvcs=false ./bench slopes --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --sizes 1,3,6 --check 1.5
 	@$(GO) run -buildvcs=false ./bench slopes --server $(BIN)/apiserver-lite --members 1 --sizes 1,3,5,7 --check 1.5
 
+.PHONY: growth
+growth: build ## measure a create, a get, a list, an event and a start with 1,000 to 1,000,000 objects, for docs/scale.md; takes some ten minutes
+	@$(GO) run -buildvcs=false ./bench growth --server $(BIN)/apiserver-lite --sizes 1000,10000,100000,1000000
+
 .PHONY: figures-replicas
 figures-replicas: build peer ## measure three members against one process, and a remote etcd's replicas against the peer over the same etcd
 	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --members 3 --with $(BIN)/apiserver-lite --runs $(RUNS) --scenarios writes,get,fanout

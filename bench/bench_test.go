@@ -43,6 +43,7 @@ func TestScenarios(t *testing.T) {
 		"definitions":  {"", 2, `"refused_first_objects":0`},
 		"client":       {"", 3, `"part":"cache","restarts":1`},
 		"memory":       {"", 2, `"clients":2`},
+		"growth":       {"", 2, `"restart_ms":`},
 		"lag":          {"--members 2", 2, `"replica":1,"asked":false`},
 		"failover":     {"--members 2 --kill 1", 1, `"slowest_ms":`},
 		"handover":     {"--members 3 --how stop", 1, `"voters_ms":`},

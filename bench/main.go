@@ -82,6 +82,7 @@ func scenarios() []scenario {
 		{"definitions", "what a definition costs: time, memory, and time to start again", "--n 5 --starts 1", definitions, running},
 		{"client", "package client: its calls, Follow and a cache, through cuts and a restart; what they give is checked", "--updates 200", goClient, running},
 		{"memory", "resident memory of many objects, and the most while they are listed", "--objects 200 --clients 2", memory, running},
+		{"growth", "a create, a get, a list of 1,000, an event and a start, with more and more objects there", "--sizes 1100,1200 --n 20 --lists 2 --watches 3", growth, running},
 		{"lag", "how late events come at each of several replicas, and what they cost each", "--watches 2 --updates 100", lag, several},
 		{"failover", "a replica is killed: when writes at each survivor succeed again", "--before 100ms --after 2s", failover, several},
 		{"handover", "the replica that acts for all is stopped or killed: when another one acts", "--within 2m", handover, several},
