@@ -237,7 +237,7 @@ func (s *server) restart(ctx context.Context) (time.Duration, error) {
 	return s.start(ctx)
 }
 
-// restartKilled is restart with a kill, as a crash of the process.
+// restartKilled is restart with a kill, as a crash of the process. It's for a binary: of a command, processes of its own would stay.
 func (s *server) restartKilled(ctx context.Context) (time.Duration, error) {
 	cmd := s.cmd
 	s.cmd = nil

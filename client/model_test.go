@@ -234,7 +234,12 @@ func (h history) diff(want history) (problems []string) {
 }
 
 // rounds is how many changes a model test makes.
-const rounds = 1500
+func rounds() int {
+	if testing.Short() {
+		return 300
+	}
+	return 1500
+}
 
 // modelPatience is how long a model test may take before it fails: some seconds, and much more on a machine that does much
 // else.
@@ -261,7 +266,7 @@ func TestFollowModel(t *testing.T) {
 		readers.Go(func() { followModel(ctx, t, widgets, start, selector, got, proxy) })
 	}
 	writer.Go(func() {
-		want = scribble(ctx, t, direct, rounds)
+		want = scribble(ctx, t, direct, rounds())
 		if _, err := direct.Create(ctx, placed("last", 0, true)); err != nil {
 			t.Error(err)
 		}
@@ -342,14 +347,14 @@ func cacheModel(t *testing.T, s *servertest.Server, direct client.Collection[Wid
 	}
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		scribble(ctx, t, direct, rounds/2)
+		scribble(ctx, t, direct, rounds()/2)
 		for !worth() {
 			if err := direct.DeleteCollection(ctx); err != nil { // a writer begins without objects
 				t.Errorf("too little has happened: %d lists, %d watches, %d events, %d spoiled: %v",
 					counters.Lists.Load(), counters.Watches.Load(), counters.Events.Load(), proxy.Spoiled.Load(), err)
 				return
 			}
-			scribble(ctx, t, direct, rounds/2)
+			scribble(ctx, t, direct, rounds()/2)
 		}
 	})
 	written := make(chan struct{})

@@ -7,7 +7,7 @@
 // another member replaces etcd's database, with writes that no watch announces. Then the tail begins a new watch, and Follow
 // reads the index.
 //
-// Goroutines: one that begins the new watch after such a snapshot; Close waits for it. One that reads a List's next page; List waits for it.
+// Goroutines: one that begins the new watch after such a snapshot. Close waits for it.
 //
 // Locks: tail.lock guards the tail's watch. It's taken before etcd's locks and never after. It's held while a watch begins after
 // a snapshot that came from another member, which waits for the locks of etcd's database. So it's no mutex but a channel:
@@ -15,5 +15,5 @@
 // from the tail, and the figures take none of them. Everything that reads the database does, and waits however long that takes.
 // Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time.
 //
-// Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List, of which there are two at once.
+// Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List.
 package embedded

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
@@ -102,8 +100,7 @@ func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOpt
 	}
 }
 
-// What List reads at once: twice so much is in memory besides what the caller keeps, a page that he gets and the next one. 1000 objects of 3 KB
-// are 3 MB.
+// What List reads at once: so much is in memory besides what the caller keeps. 1000 objects of 3 KB are 3 MB.
 const (
 	listKeys  = 1000
 	listBytes = 8 << 20
@@ -118,43 +115,24 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 		at = s.announced()
 	}
 	from, end := []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix))
-	page := kv.Page{MaxKeys: listKeys, MaxBytes: listBytes}
-	read := func() (*mvcc.RangeResult, error) {
-		return s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: int64(page.Keys())})
-	}
-	res, err := read()
-	for err == nil {
-		now, last := res.KVs, len(res.KVs) < page.Keys()
-		var ahead sync.WaitGroup
-		if !last {
-			bytes := 0
-			for _, kv := range now {
-				bytes += len(kv.Key) + len(kv.Value)
-			}
-			page.Read(bytes)
-			from = append(now[len(now)-1].Key, 0)
-			ahead.Go(func() { res, err = read() }) // while the caller works on this one
+	for page := (kv.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
+		res, err := s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: int64(page.Keys())})
+		if err != nil {
+			return 0, kv.Wrap("list", keys.Prefix, err)
 		}
-		refused := s.give(now, fn)
-		ahead.Wait()
-		switch {
-		case refused != nil:
-			return 0, refused
-		case last:
+		bytes := 0
+		for c := range s.DecodePage(res.KVs) {
+			bytes += len(c.Key) + len(c.Value)
+			if err := fn(c); err != nil {
+				return 0, err
+			}
+		}
+		if len(res.KVs) < page.Keys() {
 			return at, nil
 		}
+		page.Read(bytes)
+		from = append(res.KVs[len(res.KVs)-1].Key, 0)
 	}
-	return 0, kv.Wrap("list", keys.Prefix, err)
-}
-
-// give decodes a page of a list, and calls fn with each of what it has.
-func (s *Store) give(page []*mvccpb.KeyValue, fn func(storage.Change) error) error {
-	for _, c := range s.DecodePage(page) {
-		if err := fn(c); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Count implements storage.Store.

@@ -8,7 +8,7 @@
 // one by which the writes of a cluster's member go together, and are answered in time; package storage/remote has one that
 // bounds the time of a write.
 //
-// Goroutines: those that decode a page; DecodePage waits for them. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its context.
+// Goroutines: those that decode parts of a page; DecodePage waits for them. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its context.
 // Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the plan may
 // take locks of the cacher and mustn't write.
 //

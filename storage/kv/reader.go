@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"runtime"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -25,29 +27,50 @@ func (r *Reader) Decode(kv *mvccpb.KeyValue) storage.Change {
 	return r.Transformed(storage.Change{KeyValue: KeyValueOf(kv)})
 }
 
-// pageShare is how many values of a page a goroutine works on at least: fewer are done before another one has begun.
-const pageShare = 32
+const (
+	// pagePart is how many values of a page are worked on together. Whoever stops in the middle of a page has at most so many worked on in vain.
+	pagePart = 128
+	// pageShare is how many of these a goroutine works on at least: fewer are done before another one has begun.
+	pageShare = 32
+)
 
-// DecodePage returns what keys hold, in their order, as Decode does. With a Transformer, as many goroutines work on the values as can run:
-// to decrypt all Secrets is most of what a start with many of them does.
-func (r *Reader) DecodePage(kvs []*mvccpb.KeyValue) []storage.Change {
-	page := make([]storage.Change, len(kvs))
-	work := func(from, to int) {
-		for i := from; i < to; i++ {
-			page[i] = r.Decode(kvs[i])
+// DecodePage gives what keys hold, in their order, as Decode does. With a Transformer, as many goroutines work on the values as can run: to
+// decrypt all Secrets is most of what a start with many of them does.
+func (r *Reader) DecodePage(page []*mvccpb.KeyValue) iter.Seq[storage.Change] {
+	return func(yield func(storage.Change) bool) {
+		if r.Transformer == nil {
+			for _, kv := range page {
+				if !yield(r.Decode(kv)) {
+					return
+				}
+			}
+			return
+		}
+		for part := range slices.Chunk(page, pagePart) {
+			for _, c := range r.decodePart(part) {
+				if !yield(c) {
+					return
+				}
+			}
 		}
 	}
-	share := len(kvs)
-	if r.Transformer != nil {
-		share = max(pageShare, (len(kvs)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+}
+
+func (r *Reader) decodePart(kvs []*mvccpb.KeyValue) []storage.Change {
+	part := make([]storage.Change, len(kvs))
+	work := func(from, to int) {
+		for i := from; i < to; i++ {
+			part[i] = r.Decode(kvs[i])
+		}
 	}
+	share := max(pageShare, (len(kvs)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var others sync.WaitGroup
 	for from := share; from < len(kvs); from += share {
 		others.Go(func() { work(from, min(from+share, len(kvs))) })
 	}
 	work(0, min(share, len(kvs)))
 	others.Wait()
-	return page
+	return part
 }
 
 // Transformed is a change whose value is what's stored, as Decode returns it.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -84,19 +85,52 @@ func (r oddRefusing) FromStorage(_ context.Context, _ string, stored []byte) ([]
 func TestDecodePage(t *testing.T) {
 	for name, r := range map[string]Reader{"plain": {}, "transformed": {Transformer: oddRefusing{errors.New("odd")}}} {
 		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{0, 1, pageShare, pageShare + 1, 2*pageShare + 1, 1000} {
+			for _, n := range []int{0, 1, pageShare, pageShare + 1, pagePart, pagePart + 1, 1000} {
 				kvs := make([]*mvccpb.KeyValue, n)
 				want := make([]storage.Change, n)
 				for i := range kvs {
 					kvs[i] = &mvccpb.KeyValue{Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, "v%d", i), ModRevision: int64(i)}
 					want[i] = r.Decode(kvs[i])
 				}
-				for i, got := range r.DecodePage(kvs) {
+				i := 0
+				for got := range r.DecodePage(kvs) {
 					if w := want[i]; got.Key != w.Key || got.Revision != w.Revision || string(got.Value) != string(w.Value) || got.Stale != w.Stale || fmt.Sprint(got.Err) != fmt.Sprint(w.Err) {
 						t.Fatalf("of %d keys, number %d is %+v, want %+v", n, i, got, w)
 					}
+					i++
+				}
+				if i != n {
+					t.Fatalf("of %d keys, %d are given", n, i)
 				}
 			}
 		})
+	}
+}
+
+// countingReads is a Transformer that counts what it reads.
+type countingReads struct{ reads *atomic.Int64 }
+
+func (countingReads) ToStorage(_ context.Context, _ string, value []byte) ([]byte, error) {
+	return value, nil
+}
+
+func (c countingReads) FromStorage(_ context.Context, _ string, stored []byte) ([]byte, bool, error) {
+	c.reads.Add(1)
+	return stored, false, nil
+}
+
+// TestDecodePageStops: who takes one value of a large page has a part of it worked on, and not all.
+func TestDecodePageStops(t *testing.T) {
+	page := make([]*mvccpb.KeyValue, 1000)
+	for i := range page {
+		page[i] = &mvccpb.KeyValue{Key: fmt.Appendf(nil, "k%d", i)}
+	}
+	var reads atomic.Int64
+	r := Reader{Transformer: countingReads{&reads}}
+	for range r.DecodePage(page) {
+		break
+	}
+	if n := reads.Load(); n == 0 || n > pagePart {
+		t.Errorf("%d values were worked on, want at most %d", n, pagePart)
 	}
 }

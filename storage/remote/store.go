@@ -167,8 +167,8 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 			at = storage.Revision(res.Header.Revision)
 		}
 		bytes := 0
-		for i, c := range s.DecodePage(res.Kvs) {
-			bytes += len(res.Kvs[i].Key) + len(res.Kvs[i].Value)
+		for c := range s.DecodePage(res.Kvs) {
+			bytes += len(c.Key) + len(c.Value)
 			if c.Revision > newest.revision {
 				newest = write{c.Key, c.Revision}
 			}
