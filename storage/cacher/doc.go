@@ -14,7 +14,7 @@
 // A Tape has the changes of all resources in one order, for readers inside the process. The feed notes where the events
 // are in the logs, if somebody reads, and the reader takes them from there.
 //
-// Goroutines: the feed, the waker, and one that drops indexes that nobody asks for, all of Cacher.Run. The members of a group are woken in cohorts of 32. The
+// Goroutines: the feed, the waker, one that drops indexes that nobody asks for, all of Cacher.Run, and those that scan what the feed lists, for which it waits. The members of a group are woken in cohorts of 32. The
 // feed queues the cohorts that have news, and the waker closes their channels. So the feed's cost grows with
 // the cohorts, not with the watchers.
 //

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -146,22 +149,68 @@ func (f *feed) begin(found map[storage.Prefix]*contents, at storage.Revision, wh
 	c.waker.wake(dirty)
 }
 
-// list reads the state at a revision. An object that the caches have as it's read is theirs, so what is listed anew takes
-// memory for what has changed since.
+// scanPart is how many of the objects of a list are scanned together.
+const scanPart = 256
+
+// list reads the state at a revision. While the store reads on, the objects that it has read are scanned, on as many processors as there are: the
+// feed lists when everybody waits for it. An object that the caches have as it's read is theirs, so what is listed anew takes memory for what has
+// changed since.
 func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefix][]listed, error) {
-	objects := map[storage.Prefix][]listed{}
-	var known lastSeen
+	var parts []*listPart
+	var part []storage.Change
+	var work errgroup.Group
+	work.SetLimit(runtime.GOMAXPROCS(0)) // Go waits, so that no more is read than is being scanned
+	scan := func() {
+		s := &listPart{}
+		parts = append(parts, s)
+		changes := part
+		work.Go(func() error {
+			s.scan(f.cacher, changes)
+			return nil
+		})
+		part = make([]storage.Change, 0, scanPart)
+	}
 	_, err := f.cacher.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
-		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
-			o := listed{known.find(f.cacher, p, kv), true}
-			if o.Object == nil {
-				o = listed{kube.Changed(kv), false}
-			}
-			objects[p] = append(objects[p], o)
+		if part = append(part, kv); len(part) == scanPart {
+			scan()
 		}
 		return nil
 	})
-	return objects, err
+	scan()
+	work.Wait()
+	if err != nil {
+		return nil, err
+	}
+	objects := map[storage.Prefix][]listed{}
+	for _, s := range parts {
+		for i, o := range s.objects {
+			objects[s.of[i]] = append(objects[s.of[i]], o)
+		}
+	}
+	return objects, nil
+}
+
+// listPart is some objects of a list, and the resource that each is of.
+type listPart struct {
+	of      []storage.Prefix
+	objects []listed
+}
+
+// scan makes the objects of what was read.
+func (s *listPart) scan(c *Cacher, changes []storage.Change) {
+	s.of, s.objects = make([]storage.Prefix, 0, len(changes)), make([]listed, 0, len(changes))
+	var known lastSeen
+	for _, kv := range changes {
+		p, _, _, ok := storage.SplitKey(kv.Key)
+		if !ok {
+			continue
+		}
+		o := listed{known.find(c, p, kv), true}
+		if o.Object == nil {
+			o = listed{kube.Changed(kv), false}
+		}
+		s.of, s.objects = append(s.of, p), append(s.objects, o)
+	}
 }
 
 // listed is an object of a list.

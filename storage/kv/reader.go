@@ -29,7 +29,7 @@ func (r *Reader) Decode(kv *mvccpb.KeyValue) storage.Change {
 
 const (
 	// pagePart is how many values of a page are worked on together. Whoever stops in the middle of a page has at most so many worked on in vain.
-	pagePart = 128
+	pagePart = 512
 	// pageShare is how many of these a goroutine works on at least: fewer are done before another one has begun.
 	pageShare = 32
 )
