@@ -107,6 +107,7 @@ var floors = []floor{
 	{"server/profile", []string{"server/status"}},
 	{"server/inflight", nil},
 	{"server/traffic", nil},
+	{"server/packed", nil},
 	{"server/resets", []string{"registry"}},
 	{"server/backups", []string{"internal/disk", "internal/private", "storage/snapshot"}},
 	{"server/manifests", []string{"backup/document", "registry", "registry/writes", "storage"}},
@@ -124,7 +125,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},

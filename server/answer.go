@@ -12,9 +12,11 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
+	"github.com/apiserver-lite/apiserver-lite/server/packed"
 )
 
 const (
@@ -290,6 +292,44 @@ func (w *response) writeStream(r *http.Request, media negotiation.Media, write f
 		return err
 	}
 	return a.close()
+}
+
+// writeList answers with a list. The items of a large one are compressed once for all who ask for it in the same way while it doesn't change.
+func (w *response) writeList(r *http.Request, media negotiation.Media, list *reads.List) error {
+	write := w.auditedStream(media, func(out io.Writer) error { return list.Write(r.Context(), out) })
+	version, ok := list.Version()
+	if !ok || r.Method != http.MethodGet || !negotiation.Gzip(r.Header.Values("Accept-Encoding")) || media == negotiation.YAML || w.wantsPretty(r) || w.audit.WantsResponse() {
+		return w.writeStream(r, media, write)
+	}
+	form := packed.Form{Endpoint: list.Endpoint(), Request: r.URL.Path + "?" + r.URL.RawQuery + " " + strings.Join(r.Header.Values("Accept"), ",")}
+	if w.capacity.packed.Noted(form, version) {
+		if err := w.enterLarge(r.Context()); err != nil {
+			return err
+		}
+		items, err := w.capacity.packed.Get(r.Context(), form, version, func(out io.Writer) error { return list.WriteItems(r.Context(), out) })
+		if err != nil {
+			return err
+		}
+		if items != nil {
+			return w.writePacked(media, list.AppendHead(nil, items.Size), items)
+		}
+	}
+	err := w.writeStream(r, media, write)
+	if err == nil && w.Header().Get("Content-Encoding") == "gzip" { // so it was large
+		w.capacity.packed.Note(form, version)
+	}
+	return err
+}
+
+// writePacked answers with a list whose items are compressed already.
+func (w *response) writePacked(media negotiation.Media, head []byte, items *packed.Items) error {
+	header := w.Header()
+	header.Set("Content-Type", string(media))
+	header.Set("Content-Encoding", "gzip")
+	header.Set("Content-Length", strconv.Itoa(items.GzipSize(head)))
+	vary(header, "Accept, Accept-Encoding")
+	w.WriteHeader(http.StatusOK)
+	return items.Write(w, head)
 }
 
 // layOut writes a document to an answer, indented where that's wanted.

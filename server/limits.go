@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
+	"github.com/apiserver-lite/apiserver-lite/server/packed"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/tracing"
@@ -78,6 +79,7 @@ type capacity struct {
 	large      bound       // to write a large answer
 	stalled    *fair.Level // to have begun one whose client doesn't take it
 	yaml       bound       // to make a large one YAML
+	packed     packed.Lists
 }
 
 // newCapacity returns room for what's bounded, with levels for requests and seats for watches.

@@ -246,6 +246,84 @@ func TestCompressedAnswers(t *testing.T) {
 	}
 }
 
+// TestPackedLists: a large list that several ask for is the same however it comes: from the first request on, which compresses it, and to the third, which
+// gets what the second has left. So it is after each write.
+func TestPackedLists(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.Client.Transport.(*http.Transport).DisableCompression = true
+	text := strings.Repeat("lorem ipsum ", 1000)
+	for i := range 30 {
+		s.PostYAML(widgetsPath, strings.Replace(widget(fmt.Sprintf("w%d", i)), `"metadata":{`, fmt.Sprintf(`"metadata":{"labels":{"odd":"%t"},"annotations":{"a":"%s"},`, i%2 == 1, text), 1))
+	}
+	get := func(t *testing.T, path, accept string, encoding ...string) (body string, packed bool) {
+		t.Helper()
+		res, body := s.In(t).Do("GET", path, "", append([]string{"Accept", accept}, encoding...)...)
+		if res.StatusCode != http.StatusOK || (res.Header.Get("Content-Encoding") == "gzip") != (encoding != nil) {
+			t.Fatalf("%s with %q is %s, encoded as %q", path, accept, res.Status, res.Header.Get("Content-Encoding"))
+		}
+		if encoding == nil {
+			return body, false
+		}
+		z, err := gzip.NewReader(strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.Multistream(false)
+		all, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(all), res.ContentLength > 0 // what is compressed while it's sent has no length
+	}
+	for _, step := range []struct {
+		name    string
+		change  func()
+		forgets bool // what was packed
+	}{
+		{"at first", func() {}, true},
+		{"unchanged", func() {}, false},
+		{"another kind is written", func() {
+			s.PostYAML("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"other"}}`)
+		}, false},
+		{"an object is created", func() { s.PostYAML(widgetsPath, widget("new")) }, true},
+		{"an object changes", func() {
+			s.Do("PATCH", widgetsPath+"/w7", `{"metadata":{"annotations":{"b":"1"}}}`, "Content-Type", "application/merge-patch+json")
+		}, true},
+		{"an object is deleted", func() { s.Do("DELETE", widgetsPath+"/w3", "") }, true},
+	} {
+		step.change()
+		s.Quiescent() // nothing is written any more, so that lists have one version
+		for _, form := range []struct {
+			path, accept string
+			never        bool // it's packed
+		}{
+			{widgetsPath, "application/json", false},
+			{widgetsPath + "?resourceVersion=0", "application/json", false},
+			{widgetsPath + "?limit=20", "application/json", false},
+			{widgetsPath + "?labelSelector=odd%3Dtrue", "application/json", false},
+			{"/apis/example.com/v1/widgets", "application/json", false},
+			{widgetsPath, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false},
+			{widgetsPath, partialsProto, false},
+			{widgetsPath, "application/json;as=Table;g=meta.k8s.io;v=v1", true},
+			{widgetsPath + "?pretty=true", "application/json", true},
+		} {
+			t.Run(step.name+" "+form.path+" "+form.accept, func(t *testing.T) {
+				plain, _ := get(t, form.path, form.accept)
+				for n := range 4 {
+					body, packed := get(t, form.path, form.accept, "Accept-Encoding", "gzip")
+					if table := strings.Contains(form.accept, "Table"); body != plain && !table { // which tells ages
+						t.Fatalf("answer %d differs: %d and %d bytes", n, len(body), len(plain))
+					}
+					if want := !form.never && (n > 0 || !step.forgets); packed != want {
+						t.Errorf("answer %d comes from what was packed: %t, want %t", n, packed, want)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestConditionalReads(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)

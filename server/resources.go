@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"path"
 	"slices"
@@ -317,7 +316,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		return err
 	}
 	w.warn(list.Warnings)
-	return w.writeStream(r, media, w.auditedStream(media, func(out io.Writer) error { return list.Write(r.Context(), out) }))
+	return w.writeList(r, media, list)
 }
 
 // object serves the verbs on one object.

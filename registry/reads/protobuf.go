@@ -3,7 +3,6 @@ package reads
 import (
 	"context"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
@@ -52,44 +51,55 @@ func BadText(v any) (text string, ok bool) {
 
 // writeProtobuf is Write for a list of protobuf. The envelope begins with the length of the whole list, so the
 // items are gone through twice: what isn't kept of them is encoded twice, too.
-func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
-	view, size := l.shown.Item, 0
-	item := func(o *kube.Object, err error) (kubeproto.Message, error) {
-		if err != nil {
-			return kubeproto.Message{}, l.Failed(err)
-		}
-		m, err := view.Message(o)
-		if err != nil {
-			err = l.endpoint.Unreadable(o.Name(), err)
-		}
-		return m, err
-	}
+func (l *List) writeProtobuf(ctx context.Context, out *listWriter) error {
+	size := 0
 	for o, err := range l.converted(ctx) {
-		m, err := item(o, err)
+		m, err := l.message(o, err)
 		if err != nil {
 			return err
 		}
 		size += m.ItemSize(int64(o.Revision))
 	}
-	out := newListWriter(w)
-	defer out.drop()
+	out.buf = l.appendProtobufHead(out.buf, size)
+	written, err := l.writeMessages(ctx, out)
+	if err == nil && written != size { // history was compacted, or a webhook converts an object in another way each time
+		return fmt.Errorf("%s: the list has changed while it was written", l.endpoint.GroupResource())
+	}
+	return err
+}
+
+// appendProtobufHead appends what comes before items of so many bytes.
+func (l *List) appendProtobufHead(buf []byte, items int) []byte {
 	head := kubeproto.List{Revision: int64(l.Revision()), Continue: l.continues, Remaining: l.remaining, Shard: l.shard}
-	out.buf = head.AppendHead(out.buf, kubeproto.TypeOf(l.shown.ListVersion, l.shown.ListKind), size)
+	return head.AppendHead(buf, kubeproto.TypeOf(l.shown.ListVersion, l.shown.ListKind), items)
+}
+
+// writeMessages writes the items and the list's tail, and returns how many bytes the items are.
+func (l *List) writeMessages(ctx context.Context, out *listWriter) (items int, err error) {
 	for o, err := range l.converted(ctx) {
-		m, err := item(o, err)
+		m, err := l.message(o, err)
 		if err != nil {
-			return err
+			return items, err
 		}
 		before := len(out.buf)
 		out.buf = m.AppendItem(out.buf, int64(o.Revision))
-		size -= len(out.buf) - before
+		items += len(out.buf) - before
 		if err := out.flush(ListBuffer); err != nil {
-			return err
+			return items, err
 		}
 	}
-	if size != 0 { // history was compacted, or a webhook converts an object in another way each time
-		return fmt.Errorf("%s: the list has changed while it was written", l.endpoint.GroupResource())
-	}
 	out.buf = kubeproto.AppendListTail(out.buf)
-	return out.flush(0)
+	return items, out.flush(0)
+}
+
+// message returns an item's message. err is that of finding the item.
+func (l *List) message(o *kube.Object, err error) (kubeproto.Message, error) {
+	if err != nil {
+		return kubeproto.Message{}, l.Failed(err)
+	}
+	m, err := l.shown.Item.Message(o)
+	if err != nil {
+		err = l.endpoint.Unreadable(o.Name(), err)
+	}
+	return m, err
 }

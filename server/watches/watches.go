@@ -170,8 +170,8 @@ func (ws *Set) Lag() (most time.Duration) {
 
 // Page is the answer of /debug/watchers.
 type Page struct {
-	Groups   []groupRow   `json:"groups"`
-	Watchers []watcherRow `json:"watchers"`
+	Groups   []*groupRow   `json:"groups"`
+	Watchers []*watcherRow `json:"watchers"`
 }
 
 // selection is what a watcher or a group of them asks for.
@@ -200,22 +200,22 @@ type watcherRow struct {
 
 // Page reports on every watch, those with the most events to take first. One of several resources has a row for each.
 func (ws *Set) Page(now time.Time) Page {
-	p := Page{Groups: []groupRow{}, Watchers: []watcherRow{}}
+	p := Page{Groups: []*groupRow{}, Watchers: []*watcherRow{}}
 	seen := map[any]bool{}
 	for _, w := range ws.All() {
 		for i, rep := range w.Source.Reports(now) {
 			what := selection{w.Resources[i], rep.Namespace, rep.Name, rep.Labels, rep.Fields}
 			if !seen[rep.Group] {
 				seen[rep.Group] = true
-				p.Groups = append(p.Groups, groupRow{what, rep.Members})
+				p.Groups = append(p.Groups, &groupRow{what, rep.Members})
 			}
-			p.Watchers = append(p.Watchers, watcherRow{what, w.UserAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.Sent.Load(), now.Sub(w.opened).Seconds()})
+			p.Watchers = append(p.Watchers, &watcherRow{what, w.UserAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.Sent.Load(), now.Sub(w.opened).Seconds()})
 		}
 	}
-	slices.SortFunc(p.Groups, func(a, b groupRow) int {
+	slices.SortFunc(p.Groups, func(a, b *groupRow) int {
 		return cmp.Or(cmp.Compare(b.Members, a.Members), strings.Compare(fmt.Sprint(a.selection), fmt.Sprint(b.selection)))
 	})
-	slices.SortFunc(p.Watchers, func(a, b watcherRow) int {
+	slices.SortFunc(p.Watchers, func(a, b *watcherRow) int {
 		return cmp.Or(cmp.Compare(b.LagEvents, a.LagEvents), cmp.Compare(b.LagSeconds, a.LagSeconds), cmp.Compare(b.AgeSeconds, a.AgeSeconds))
 	})
 	return p

@@ -24,10 +24,14 @@ type Snapshot struct {
 	since        storage.Revision // of the last change that's in the tree
 	removedBytes int64            // Resource.removedBytes then: what that has grown by, this snapshot keeps alive
 
+	// Version is another one for each state of each resource. Snapshots that have the same one have the same objects.
+	Version uint64
 	// Revision is the larger of the feed's position and the resource's last change: every change up
 	// to it is in here.
 	Revision storage.Revision
 }
+
+var versions atomic.Uint64 // of the snapshots of all caches
 
 // Snapshot returns the resource as it is now. The tree is cloned at most once per change, and only when
 // someone asks; a clone takes constant time.
@@ -49,7 +53,8 @@ func (r *Resource) Snapshot() *Snapshot {
 // snapshotLocked returns the clone that all who ask before the next change share; mu must be held for writing.
 func (r *Resource) snapshotLocked() *Snapshot {
 	if r.snapshot == nil {
-		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), demands: r.demands.clone(), since: r.rev, removedBytes: r.removedBytes.Load(), Revision: r.rev}
+		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), demands: r.demands.clone(), since: r.rev, removedBytes: r.removedBytes.Load(),
+			Version: versions.Add(1), Revision: r.rev}
 	}
 	return r.snapshot
 }
