@@ -34,8 +34,8 @@ type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Ways are how connections are made, by where they lead. A nil Dial leaves it to who asks: directly.
 type Ways struct {
-	// ControlPlane leads to what the server asks or tells: webhooks of admission and conversion with a URL, and those of authentication,
-	// authorization and audit.
+	// ControlPlane leads to what the server asks or tells: webhooks of admission and conversion with a URL, those of authentication,
+	// authorization and audit, and the collector of traces.
 	ControlPlane Dial
 	// Cluster leads to Services: webhooks and aggregated API servers there.
 	Cluster Dial

@@ -97,7 +97,8 @@ func TestEgress(t *testing.T) {
 	issuers, policy := filepath.Join(t.TempDir(), "authentication.yaml"), filepath.Join(t.TempDir(), "policy.yaml")
 	writeFile(t, issuers, strings.Replace(issuer.Configuration(), "    audiences:", "    egressSelectorType: controlplane\n    audiences:", 1))
 	writeFile(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\n"+everythingAtMetadata)
-	d := newDoors(t, func(s *server.Server) {
+	traces := newCollector(t)
+	d := newDoors(t, tracedTo(t, traces.at, 1_000_000), func(s *server.Server) {
 		s.API.Egress.ConfigFile, s.API.WebhookAddresses = file, nil
 		s.Access.AuthorizationMode, s.Access.AuthorizationWebhook.ConfigFile = "Webhook", allows.kubeconfig()
 		s.Access.AuthenticationWebhook = access.AuthenticationWebhook{ConfigFile: knows.kubeconfig()}
@@ -117,4 +118,5 @@ func TestEgress(t *testing.T) {
 		}
 	}
 	await.Until(t, "the issuer is asked through the proxy", func() bool { return p.led(issuer.URL) })
+	await.Until(t, "traces are sent through the proxy", func() bool { return p.led(traces.at) })
 }

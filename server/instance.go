@@ -212,7 +212,7 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 	if in.noted.audit, err = audit.Open(s.Audit, g.ways.ControlPlane, in.log); err != nil {
 		return err
 	}
-	if in.noted.tracer, err = tracing.New(g.tracing, in.log); err != nil {
+	if in.noted.tracer, err = tracing.New(g.tracing, g.ways.ControlPlane, in.log); err != nil {
 		return err
 	}
 	in.port, err = wire.Open(wire.Options{

@@ -25,7 +25,7 @@ func BenchmarkRequest(b *testing.B) {
 				c := &Config{}
 				c.Endpoint, c.SamplingRatePerMillion = ptr.To("127.0.0.1:1"), ptr.To(bench.rate)
 				var err error
-				if tracer, err = New(c, slog.New(slog.DiscardHandler)); err != nil {
+				if tracer, err = New(c, nil, slog.New(slog.DiscardHandler)); err != nil {
 					b.Fatal(err)
 				}
 				defer tracer.Close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
@@ -96,14 +98,20 @@ type Tracer struct {
 	perMil   int32 // requests of a million that are traced by themselves
 }
 
-// New returns a Tracer; nil for nil. Whether there is a collector shows when there's something to send: the log says so if not.
-func New(c *Config, log *slog.Logger) (*Tracer, error) {
+// New returns a Tracer; nil for nil. dial leads to the collector; nil: directly. Whether there is a collector shows when there's something to send: the
+// log says so if not.
+func New(c *Config, dial func(ctx context.Context, network, address string) (net.Conn, error), log *slog.Logger) (*Tracer, error) {
 	if c == nil {
 		return nil, nil
 	}
 	options := []otlptracegrpc.Option{otlptracegrpc.WithInsecure()} // as kube-apiserver: the collector is meant to be beside it
 	if c.Endpoint != nil {
 		options = append(options, otlptracegrpc.WithEndpoint(*c.Endpoint))
+	}
+	if dial != nil {
+		options = append(options, otlptracegrpc.WithDialOption(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dial(ctx, "tcp", address)
+		})))
 	}
 	to, err := otlptracegrpc.New(context.Background(), options...)
 	if err != nil {
