@@ -25,6 +25,7 @@ type server struct {
 	binary, args, command string
 	url, token            string
 	insecure              bool // whatever certificate it has will do
+	http2                 bool // over TLS
 	pids                  []int
 	dir                   string // with the data, while the scenario runs
 	cmd                   *exec.Cmd
@@ -43,6 +44,7 @@ func (s *server) register(flags *flag.FlagSet) {
 	flags.StringVar(&s.url, "url", "", "measure the server that runs there")
 	flags.StringVar(&s.token, "token", "", "bearer token to send")
 	flags.BoolVar(&s.insecure, "insecure", false, "don't look at the server's certificate")
+	flags.BoolVar(&s.http2, "http2", false, "speak HTTP/2 where there is TLS, as clients of a cluster do; watches don't")
 	flags.Func("pid", "with --url: the server's processes, separated by commas", func(list string) (err error) {
 		s.pids, err = integers(list)
 		return err
@@ -83,7 +85,7 @@ func (s *server) check(needs need) error {
 func (s *server) open(ctx context.Context) (err error) {
 	const connections = 256 // that stay open; more than any scenario has clients
 	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true,
-		ReadBufferSize: 64 << 10, TLSClientConfig: s.tls()}}
+		ReadBufferSize: 64 << 10, TLSClientConfig: s.tls(), ForceAttemptHTTP2: s.http2}}
 	if s.binary == "" && s.command == "" {
 		return nil
 	}

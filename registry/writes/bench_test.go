@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -234,6 +235,30 @@ func BenchmarkList10k(b *testing.B) {
 			w := s.widgets()
 			s.fill(n, 1000, func(int) string { return "red" })
 			benchmarkList(b, w, "", n)
+		})
+	}
+}
+
+// BenchmarkPages is a page of 500 objects, on the way through 20,000 and through 100,000: it must not depend on how many follow.
+func BenchmarkPages(b *testing.B) {
+	for _, n := range []int{many(20_000), many(100_000)} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := start(b, "", registry.Options{})
+			w := s.widgets()
+			s.fill(n, 300, func(int) string { return "red" })
+			for token := ""; b.Loop(); {
+				l, err := w.List(context.Background(), "", params("limit=500&continue="+token))
+				if err != nil {
+					b.Fatal(err)
+				}
+				var page bytes.Buffer
+				if err := l.Write(context.Background(), &page); err != nil {
+					b.Fatal(err)
+				}
+				_, after, _ := bytes.Cut(page.Bytes(), []byte(`"continue":"`))
+				next, _, _ := bytes.Cut(after, []byte(`"`))
+				token = string(next)
+			}
 		})
 	}
 }

@@ -23,6 +23,7 @@ type Snapshot struct {
 	demands      demands          // those that are complete
 	since        storage.Revision // of the last change that's in the tree
 	removedBytes int64            // Resource.removedBytes then: what that has grown by, this snapshot keeps alive
+	counts       *counts
 
 	// Version is another one for each state of each resource. Snapshots that have the same one have the same objects.
 	Version uint64
@@ -53,7 +54,7 @@ func (r *Resource) Snapshot() *Snapshot {
 // snapshotLocked returns the clone that all who ask before the next change share; mu must be held for writing.
 func (r *Resource) snapshotLocked() *Snapshot {
 	if r.snapshot == nil {
-		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), demands: r.demands.clone(), since: r.rev, removedBytes: r.removedBytes.Load(),
+		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), demands: r.demands.clone(), since: r.rev, removedBytes: r.removedBytes.Load(), counts: new(counts),
 			Version: versions.Add(1), Revision: r.rev}
 	}
 	return r.snapshot
@@ -131,15 +132,67 @@ func (s *Snapshot) covers(prefix string) bool {
 // Len returns the number of objects.
 func (s *Snapshot) Len() int { return s.tree.Len() }
 
-// Count returns how many objects In yields.
-func (s *Snapshot) Count(keys storage.Range) (n int) {
-	if keys.From <= keys.Prefix && s.covers(keys.Prefix) {
-		return s.Len()
+// Count returns how many objects In yields. It goes through what lies between the range and one that was counted before, if that's known: the pages
+// of a list each count what follows, and all of them together go through the objects once.
+func (s *Snapshot) Count(keys storage.Range) int {
+	from := keys.First()
+	near := s.counts.find(keys.Prefix, from)
+	if near == nil && s.covers(keys.Prefix) {
+		near = &counted{keys.Prefix, keys.Prefix, s.Len()}
 	}
-	for range s.In(keys) {
-		n++
+	n := 0
+	if near == nil {
+		for range s.In(keys) {
+			n++
+		}
+	} else {
+		n = near.n
+		for o := range s.In(storage.Range{Prefix: keys.Prefix, From: near.from}) {
+			if o.Key >= from {
+				break
+			}
+			n--
+		}
 	}
+	s.counts.add(counted{keys.Prefix, from, n})
 	return n
+}
+
+// counts are what was counted of a snapshot lately.
+type counts struct {
+	mu    sync.Mutex // guards known; a leaf
+	known []counted  // oldest first
+}
+
+// counted says how many objects there are from a key on.
+type counted struct {
+	prefix, from string
+	n            int
+}
+
+// maxCounts is how many are remembered: so many clients may page through one snapshot at a time, each of which counts from where it has counted before.
+const maxCounts = 16
+
+// find returns what was counted nearest before a key, or nil.
+func (c *counts) find(prefix, from string) (near *counted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.known {
+		if k := c.known[i]; k.prefix == prefix && k.from <= from && (near == nil || k.from > near.from) {
+			near = &k
+		}
+	}
+	return near
+}
+
+func (c *counts) add(n counted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = slices.DeleteFunc(c.known, func(k counted) bool { return k == n })
+	if len(c.known) == maxCounts {
+		c.known = slices.Delete(c.known, 0, 1)
+	}
+	c.known = append(c.known, n)
 }
 
 // kept has the snapshots from which further pages may be read: all pages of a list show one revision, whatever is

@@ -63,6 +63,45 @@ func TestKeptSnapshots(t *testing.T) {
 	}
 }
 
+// TestCount: whatever was counted before, and by how many at once, Count says how many objects In yields.
+func TestCount(t *testing.T) {
+	b := newBench(defaultBounds)
+	var all []*thing
+	for i := range 300 {
+		all = append(all, &thing{key: fmt.Sprintf("%sns%d/w%03d", widgets, i%3, i), tier: "front"})
+	}
+	b.put(all...)
+	s := b.Snapshot()
+	var clients sync.WaitGroup
+	for client := range uint64(8) {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(client, 1))
+			for range 500 {
+				keys := storage.Range{Prefix: string(widgets) + []string{"", "ns0/", "ns1/", "ns2/", "ns4/"}[random.IntN(5)]}
+				switch random.IntN(4) {
+				case 0: // from the beginning
+				case 1: // before the prefix, or after it
+					keys.From = string(widgets) + []string{"a", "z"}[random.IntN(2)]
+				default: // just after an object, as pages do
+					keys.From = all[random.IntN(len(all))].key + "\x00"
+				}
+				want := 0
+				for range s.In(keys) {
+					want++
+				}
+				if got := s.Count(keys); got != want {
+					t.Errorf("Count of %+v is %d, want %d", keys, got, want)
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if n := len(s.counts.known); n > maxCounts {
+		t.Errorf("%d counts are remembered, want at most %d", n, maxCounts)
+	}
+}
+
 // TestKeptBytes: what a snapshot alone keeps alive is bounded.
 func TestKeptBytes(t *testing.T) {
 	small := defaultBounds
