@@ -26,7 +26,7 @@ func TestScenarios(t *testing.T) {
 		"start":        {"", 1, `"first_object_ms":`},
 		"writes":       {"", 16, `"op":"patch","clients":4,"n":20`},
 		"get":          {"", 1, `"cpu_ms_per_op":`},
-		"list":         {"--limits 0,20 --gzip", 4, `"limit":20,"gzip":true,"clients":2`},
+		"list":         {"--limits 0,20 --gzip --table", 4, `"limit":20,"gzip":true,"clients":2`},
 		"mixed":        {"", 1, `"list_p99_ms":`},
 		"listing":      {"", 2, `"listing":2`},
 		"fanout":       {"", 2, `"watches":6`},
@@ -108,7 +108,7 @@ func TestServerThatRunsIsMeasured(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{binary: binary(), args: "--tls --token-file " + tokens, token: "secret", insecure: true}
+	s := &server{binary: binary(), args: "--tls --token-file " + tokens, token: "secret", secure: secure{anyCertificate: true}}
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

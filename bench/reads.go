@@ -47,6 +47,7 @@ func list(f *flag.FlagSet) measure {
 	counts := f.String("clients", "1,8", "numbers of clients")
 	limits := f.String("limits", "0,500", "objects of a page, 0 for all at once")
 	zipped := f.Bool("gzip", false, "ask for gzip")
+	table := f.Bool("table", false, "ask for tables, as kubectl get does")
 	return func(ctx context.Context, b *bench) error {
 		clients, err := integers(*counts)
 		if err != nil {
@@ -62,7 +63,10 @@ func list(f *flag.FlagSet) measure {
 		}
 		for _, limit := range pages {
 			for _, c := range clients {
-				l := lister{bench: b, kind: k, objects: *objects, limit: limit, zipped: *zipped}
+				l := lister{bench: b, kind: k, objects: *objects, limit: limit, zipped: *zipped, accept: "application/json"}
+				if *table {
+					l.accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+				}
 				if err := l.measure(c, *count); err != nil {
 					return err
 				}
@@ -78,6 +82,7 @@ type lister struct {
 	kind           kind
 	objects, limit int
 	zipped         bool
+	accept         string
 	bytes, lists   atomic.Int64 // that have come
 }
 
@@ -126,7 +131,7 @@ func (l *lister) page(buffer *bytes.Buffer, token string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", l.accept)
 	if l.zipped {
 		r.Header.Set("Accept-Encoding", "gzip")
 	}

@@ -79,7 +79,7 @@ func (s *server) openAll(ctx context.Context) error {
 		if i == s.voters()-1 {
 			enough = time.Now()
 		}
-		one := &server{binary: s.binary, args: s.args + " " + further, token: s.token, insecure: s.insecure, http: s.http,
+		one := &server{binary: s.binary, args: s.args + " " + further, token: s.token, secure: s.secure, http: s.http,
 			dir: filepath.Join(s.dir, fmt.Sprint("replica-", i)), stateless: s.replicas.etcd != ""}
 		if err := os.Mkdir(one.dir, 0o700); err != nil {
 			return err

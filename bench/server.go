@@ -24,8 +24,7 @@ const patience = 2 * time.Minute
 type server struct {
 	binary, args, command string
 	url, token            string
-	insecure              bool // whatever certificate it has will do
-	http2                 bool // over TLS
+	secure                secure
 	pids                  []int
 	dir                   string // with the data, while the scenario runs
 	cmd                   *exec.Cmd
@@ -36,6 +35,12 @@ type server struct {
 	stateless   bool   // it keeps no data itself
 }
 
+// secure is how the server is spoken to where it has TLS.
+type secure struct {
+	anyCertificate bool // will do
+	http2          bool
+}
+
 // register adds the flags that say what is measured.
 func (s *server) register(flags *flag.FlagSet) {
 	flags.StringVar(&s.binary, "server", "", "start this apiserver-lite, for each run")
@@ -43,8 +48,8 @@ func (s *server) register(flags *flag.FlagSet) {
 	flags.StringVar(&s.command, "command", "", "start another server with this command, for each run")
 	flags.StringVar(&s.url, "url", "", "measure the server that runs there")
 	flags.StringVar(&s.token, "token", "", "bearer token to send")
-	flags.BoolVar(&s.insecure, "insecure", false, "don't look at the server's certificate")
-	flags.BoolVar(&s.http2, "http2", false, "speak HTTP/2 where there is TLS, as clients of a cluster do; watches don't")
+	flags.BoolVar(&s.secure.anyCertificate, "insecure", false, "don't look at the server's certificate")
+	flags.BoolVar(&s.secure.http2, "http2", false, "speak HTTP/2 where there is TLS, as clients of a cluster do; watches don't")
 	flags.Func("pid", "with --url: the server's processes, separated by commas", func(list string) (err error) {
 		s.pids, err = integers(list)
 		return err
@@ -85,7 +90,7 @@ func (s *server) check(needs need) error {
 func (s *server) open(ctx context.Context) (err error) {
 	const connections = 256 // that stay open; more than any scenario has clients
 	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true,
-		ReadBufferSize: 64 << 10, TLSClientConfig: s.tls(), ForceAttemptHTTP2: s.http2}}
+		ReadBufferSize: 64 << 10, TLSClientConfig: s.tls(), ForceAttemptHTTP2: s.secure.http2}}
 	if s.binary == "" && s.command == "" {
 		return nil
 	}
@@ -103,7 +108,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *server) tls() *tls.Config { return &tls.Config{InsecureSkipVerify: s.insecure} }
+func (s *server) tls() *tls.Config { return &tls.Config{InsecureSkipVerify: s.secure.anyCertificate} }
 
 // close stops what open started, and removes its data.
 func (s *server) close() error {

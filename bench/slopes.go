@@ -78,7 +78,7 @@ type slope struct {
 }
 
 func (s *slope) measure(ctx context.Context, size int) (c cost, err error) {
-	group := &server{binary: s.binary, args: s.args, token: s.token, insecure: s.insecure}
+	group := &server{binary: s.binary, args: s.args, token: s.token, secure: s.secure}
 	group.replicas = replicas{members: size}
 	if s.replicas.etcd != "" {
 		group.replicas = replicas{etcd: s.replicas.etcd, count: size}

@@ -6,8 +6,10 @@ package jsonscan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -127,7 +129,7 @@ func (s *Scanner) Quoted() []byte {
 		return nil
 	}
 	from := s.Pos + 1
-	for i := from; i < len(s.Data); i++ {
+	for i := from + plain(s.Data[from:]); i < len(s.Data); i++ {
 		switch c := s.Data[i]; {
 		case c == '"':
 			s.Pos = i + 1
@@ -137,7 +139,7 @@ func (s *Scanner) Quoted() []byte {
 			if !s.escape() {
 				return nil
 			}
-			i = s.Pos - 1
+			i = s.Pos + plain(s.Data[s.Pos:]) - 1
 		case c < ' ':
 			s.Pos = i
 			s.Fail("no control character")
@@ -147,6 +149,23 @@ func (s *Scanner) Quoted() []byte {
 	s.Pos = len(s.Data)
 	s.Fail("'\"'")
 	return nil
+}
+
+// plain returns how many bytes at the beginning of a text are certainly neither quotes, backslashes nor control characters. It looks at eight at a time,
+// and not at what is left at the end.
+func plain(text []byte) (n int) {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; n+8 <= len(text); n += 8 {
+		word := binary.LittleEndian.Uint64(text[n:])
+		quote, backslash := word^'"'*ones, word^'\\'*ones // their bytes are 0 where the text has one
+		// A byte minus a larger one sets its top bit. It also borrows from the byte above it, whose bit may be set then without cause. So the lowest bit
+		// that is set is right, which is the first byte's.
+		found := ((quote-ones)&^quote | (backslash-ones)&^backslash | (word-' '*ones)&^word) & tops
+		if found != 0 {
+			return n + bits.TrailingZeros64(found)/8
+		}
+	}
+	return n
 }
 
 // escape reads what follows a backslash.

@@ -110,8 +110,13 @@ func (w wanted) with(members []string) wanted {
 	return append(w, wantedMember{members[0], wanted{}.with(members[1:])})
 }
 
-// decode reads a value, skipping what isn't wanted.
+// decode reads a document, of which it goes no further than it must to find what is wanted.
 func (w wanted) decode(r *reader) any {
+	return w.value(r, r.End)
+}
+
+// value reads a value, skipping what isn't wanted. It calls found, if that's set, when nothing that's wanted is missing.
+func (w wanted) value(r *reader, found func()) any {
 	if w == nil || r.Peek() != '{' {
 		return r.value()
 	}
@@ -120,7 +125,10 @@ func (w wanted) decode(r *reader) any {
 		name = jsonscan.Unquote(name)
 		for _, m := range w {
 			if m.name == string(name) {
-				members[m.name] = m.of.decode(r)
+				members[m.name] = m.of.value(r, nil)
+				if found != nil && len(members) == len(w) {
+					found()
+				}
 				return
 			}
 		}

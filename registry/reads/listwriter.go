@@ -192,4 +192,3 @@ func (l *List) appendHeader(buf []byte) []byte {
 	}
 	return append(append(buf, `},`...), shown.Members...)
 }
-
