@@ -146,7 +146,7 @@ var floors = []floor{
 	{"backup", []string{"internal/commandline", "internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
 	{"backup/text", []string{"access", "internal/exit", "client", "client/cli", "backup/document"}},
 	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text"}},
-	{"", []string{"controllers", "internal/commandline", "internal/exit", "server", "client/cli", "commands", "dropin", "storage/etcd"}}, // main
+	{"", []string{"controllers", "internal/commandline", "internal/exit", "server", "client/cli", "commands", "dropin", "storage/etcd", "internal/disk"}}, // main
 }
 
 // light are the packages that a Go client links, and the one with the words of storage: of what isn't ours they import the standard library only.

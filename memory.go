@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 )
 
 // A small heap is collected often: with 12 MiB in use, Go collects after each 12 MiB, which a hundred creations of a Pod allocate. So no
@@ -63,5 +65,15 @@ const afterStart = time.Second
 // forgetStart takes the program's code out of the process's memory once, a while after the start, which runs through 9 MB of code
 // that nothing runs again. What does run again comes back from the kernel's page cache at once. The returned function calls it off.
 func forgetStart() (stop func() bool) {
-	return time.AfterFunc(afterStart, func() { _ = unmapCode() }).Stop // in vain, it's as large as without it
+	return time.AfterFunc(afterStart, func() { _ = forgetCode() }).Stop // in vain, it's as large as without it
+}
+
+// forgetCode takes the pages of the program's code out of the process's memory. Nobody writes to code, so the file still has each page as it was. It's
+// not for data that are only read: where the program's address is chosen at its start, the loader wrote addresses into some of them.
+func forgetCode() error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return disk.Forget(func(_, _ uintptr, may, file string) bool { return may == "r-xp" && file == program })
 }

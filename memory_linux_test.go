@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestUnmapCode: the program's code is out of the process's memory, and runs as before.
-func TestUnmapCode(t *testing.T) {
+// TestForgetCode: the program's code is out of the process's memory, and runs as before.
+func TestForgetCode(t *testing.T) {
 	before := codeInMemory(t)
-	if err := unmapCode(); err != nil {
+	if err := forgetCode(); err != nil {
 		t.Fatal(err)
 	}
 	if after := codeInMemory(t); after >= before {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -14,6 +15,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/disk"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 )
 
@@ -55,6 +57,28 @@ func (d *database) look() databaseSize {
 	now := databaseSize{be.Size(), be.SizeInUse()}
 	d.published.Store(&now)
 	return now
+}
+
+// forget takes the database's pages out of the process's memory. etcd reads all of them when it opens or enlarges the file, and few of them again:
+// the caches have the newest values. It does nothing while the database is written anew, replaced, or read by a Snapshot's end.
+func (d *database) forget() error {
+	if !d.takeover.TryRLock() {
+		return nil
+	}
+	defer d.takeover.RUnlock()
+	if !d.copies.TryRLock() {
+		return nil
+	}
+	defer d.copies.RUnlock()
+	tx := d.local.Backend().ConcurrentReadTx()
+	tx.RLock()
+	defer tx.RUnlock() // until then bbolt maps the file where it does now
+	var at uintptr
+	_ = tx.UnsafeForEach(schema.Key, func(_, v []byte) error {
+		at = reflect.ValueOf(v).Pointer()
+		return io.EOF // the first is enough: it's in the file, and only what was written last is in a buffer
+	})
+	return disk.Forget(func(from, to uintptr, may, _ string) bool { return from <= at && at < to && may == "r--s" })
 }
 
 // commit has etcd commit what it has taken. It waits for the disk.

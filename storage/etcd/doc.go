@@ -38,8 +38,9 @@
 //   - etcd's own. Close ends them and waits for them.
 //   - The keeper, which Open starts and Close waits for. Ten times a second it looks at the disk, and once a second at
 //     history (compaction.go) and space (space.go): it compacts what is older than Options.History or more than
-//     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
-//     loads, and nothing is written.
+//     Options.HistoryBytes, and makes room when writes are refused. Every five seconds it gives the pages of the database's
+//     file that were read back to the kernel (database.forget). On an idle server a look is a syscall and a few loads, and
+//     nothing is written.
 //   - In a cluster, one that asks whether a majority answers, one that promotes learners, one that waits for these two, the
 //     one that accepts on the port, and those of the port's requests. Close ends them and waits for them.
 //   - One for each other member while all are asked how they are (ask), and up to idleAtOnce while a snapshot is hastened

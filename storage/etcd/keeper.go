@@ -18,6 +18,8 @@ const (
 	// diskInterval is how often it looks at the disk, so that Health is right on an idle server. Writers look at the
 	// disk by themselves.
 	diskInterval = 100 * time.Millisecond
+	// forgetInterval is how often it takes the database's pages out of memory, which takes a millisecond for each 100 MB that are there.
+	forgetInterval = 5 * time.Second
 )
 
 // keeper keeps history and space within their bounds. Its work is done by one goroutine: see run.
@@ -47,6 +49,7 @@ func (k *keeper) run(ctx context.Context) {
 	ticker := time.NewTicker(min(diskInterval, interval))
 	defer ticker.Stop()
 	next := k.marks.clock()
+	forget := next + keeperInterval // for the first time soon after the start
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,7 +61,12 @@ func (k *keeper) run(ctx context.Context) {
 		if err != nil {
 			return // ctx has ended
 		}
-		if at := k.marks.clock(); at >= next {
+		at := k.marks.clock()
+		if at >= forget {
+			forget = at + forgetInterval
+			_ = k.database.forget() // in vain, the process is as large as without it
+		}
+		if at >= next {
 			next = at + interval
 			err := errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))
 			if ctx.Err() == nil {
