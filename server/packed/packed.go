@@ -119,10 +119,10 @@ func (l *Lists) Get(ctx context.Context, f Form, version uint64, pack func(io.Wr
 
 // pack packs the items of a list, and remembers them if they can be.
 func (l *Lists) pack(f Form, k *known, write func(io.Writer) error) (*Items, error) {
+	defer close(k.packed) // also if write panics, and then without items
 	items, err := Pack(write)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer close(k.packed)
 	switch {
 	case errors.Is(err, errTooLarge):
 		return nil, nil

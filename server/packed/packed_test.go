@@ -240,3 +240,21 @@ func TestBounds(t *testing.T) {
 		}
 	})
 }
+
+// TestGetPanics: nobody waits for a list whose packing has panicked.
+func TestGetPanics(t *testing.T) {
+	var l Lists
+	f := Form{Request: "/widgets"}
+	l.Note(f, 1)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic isn't passed on")
+			}
+		}()
+		_, _ = l.Get(t.Context(), f, 1, func(io.Writer) error { panic("broken") })
+	}()
+	if i, err := l.Get(t.Context(), f, 1, nil); i != nil || err != nil {
+		t.Errorf("the next one gets %v, %v", i, err)
+	}
+}

@@ -60,7 +60,7 @@ func (d *database) look() databaseSize {
 }
 
 // forget takes the database's pages out of the process's memory. etcd reads all of them when it opens or enlarges the file, and few of them again:
-// the caches have the newest values. It does nothing while the database is written anew, replaced, or read by a Snapshot's end.
+// the caches have the newest values. It does nothing while the database is written anew or replaced, and at the end.
 func (d *database) forget() error {
 	if !d.takeover.TryRLock() {
 		return nil
