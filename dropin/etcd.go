@@ -2,6 +2,7 @@ package dropin
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/version"
-	"go.etcd.io/etcd/server/v3/embed"
 )
 
 // Etcd is the name by which this program takes etcd's flags.
@@ -32,17 +32,33 @@ const listenClientURLs = "listen-client-urls"
 // defaultClientURL is where etcd listens without a flag.
 const defaultClientURL = "http://localhost:2379"
 
+// upstreamEtcd are the flags of etcd 3.7.3, a line each: the name, and what its value is. They're a list because etcd's package that
+// has them would bring all of etcd's servers along.
+//
+//go:embed etcd-flags.txt
+var upstreamEtcd string
+
+func addEtcdFlags(set *flag.FlagSet) {
+	for line := range strings.Lines(upstreamEtcd) {
+		switch name, kind, _ := strings.Cut(strings.TrimSpace(line), " "); kind {
+		case "bool":
+			set.Bool(name, false, "")
+		case "number":
+			set.Int64(name, 0, "")
+		case "duration":
+			set.Duration(name, 0, "")
+		default:
+			set.String(name, "", "")
+		}
+	}
+}
+
 // ParseEtcd reads the arguments of etcd. They all belong to etcd's list, and only those that say where clients connect have an effect.
 func ParseEtcd(args []string) (*EtcdOptions, error) {
 	o := &EtcdOptions{}
 	set := flag.NewFlagSet(Etcd, flag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	embed.NewConfig().AddFlags(set)
-	for _, name := range []string{"config-file", "discovery-fallback", "initial-cluster-state", "v2-deprecation"} { // of etcd's main package
-		if set.Lookup(name) == nil {
-			set.String(name, "", "")
-		}
-	}
+	addEtcdFlags(set)
 	asked := set.Bool("version", false, "print the version and exit")
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
 		var b strings.Builder

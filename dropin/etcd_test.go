@@ -2,14 +2,20 @@ package dropin
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
 )
 
 // TestEtcd: with envtest's flags /health is answered until the end, and nothing is written.
@@ -74,6 +80,32 @@ func TestParseEtcd(t *testing.T) {
 	}
 	if o, err := ParseEtcd(nil); err != nil || len(o.Listen) != 1 || o.Listen[0] != "localhost:2379" {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestEtcdFlags: the list is what etcd has, in its package embed and its main package.
+func TestEtcdFlags(t *testing.T) {
+	upstream := flag.NewFlagSet("etcd", flag.ContinueOnError)
+	embed.NewConfig().AddFlags(upstream)
+	want := map[string]string{"config-file": "text", "discovery-fallback": "text", "initial-cluster-state": "text", "v2-deprecation": "text"}
+	upstream.VisitAll(func(f *flag.Flag) {
+		switch typ := fmt.Sprintf("%T", f.Value); {
+		case strings.HasSuffix(typ, "boolValue"):
+			want[f.Name] = "bool"
+		case strings.HasSuffix(typ, "durationValue"):
+			want[f.Name] = "duration"
+		case strings.Contains(typ, "int"):
+			want[f.Name] = "number"
+		default:
+			want[f.Name] = "text"
+		}
+	})
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		fmt.Fprintf(&lines, "%s %s\n", name, want[name])
+	}
+	if lines.String() != upstreamEtcd {
+		t.Errorf("etcd-flags.txt isn't what etcd has, which is\n%s", &lines)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/CycloneDX/cyclonedx-go"
 )
@@ -19,6 +20,9 @@ func (r *release) bill(t target) error {
 		PackageURL: "pkg:golang/std@" + info.GoVersion[len("go"):],
 	}}
 	for _, m := range info.Deps {
+		if m.Replace != nil && strings.HasPrefix(m.Replace.Path, ".") {
+			continue // of this repository, which the binary is
+		}
 		if m.Replace != nil {
 			m = m.Replace
 		}

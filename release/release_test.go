@@ -81,8 +81,10 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// maxBinary is how many bytes the binary may have. Whoever meets it looks at what has been linked: `go tool nm -size -sort size`.
-const maxBinary = 70_000_000
+// maxBinary is how many bytes the binary may have. Whoever meets it looks at what has been linked: `go tool nm -size -sort size`. If it
+// has grown by 8 MB at once, something looks up methods by names that the linker doesn't know, as text/template does, and every method of
+// every type is kept: `go build -ldflags=-dumpdep . 2>&1 | grep ReflectMethod` names it. The Makefile's BUILD says what else is needed.
+const maxBinary = 62_000_000
 
 func TestBinaryIsSmall(t *testing.T) {
 	binary, err := os.Stat(filepath.Join(made, "apiserver-lite-"+runtime.GOOS+"-"+runtime.GOARCH))

@@ -9,7 +9,7 @@ import (
 )
 
 // Value is a Go type as a part of an object of JSON, for who looks for a field of it without all schemas.
-type Value struct{ reflect.Type }
+type Value struct{ t reflect.Type }
 
 // ValueOf returns the value of a type.
 func ValueOf(t reflect.Type) Value {
@@ -20,15 +20,15 @@ func ValueOf(t reflect.Type) Value {
 }
 
 // Scalar returns the schema of a value that isn't looked into, as Of has it; nil for others.
-func (v Value) Scalar() *spec.Schema { return leaf(v.Type) }
+func (v Value) Scalar() *spec.Schema { return leaf(v.t) }
 
 // Member returns a field of a struct by its name in JSON, or any of a map. ok is false if there's none.
 func (v Value) Member(name string) (member Value, ok bool) {
 	if v.Scalar() != nil {
 		return Value{}, false
 	}
-	if v.Kind() == reflect.Map {
-		return ValueOf(v.Elem()), true
+	if v.t.Kind() == reflect.Map {
+		return ValueOf(v.t.Elem()), true
 	}
 	v.eachField(func(field string, t reflect.Type) {
 		if field == name {
@@ -49,19 +49,19 @@ func (v Value) Names() (names []string) {
 
 // Elements returns what is in a list. ok is false for what is none.
 func (v Value) Elements() (element Value, ok bool) {
-	if v.Scalar() != nil || v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
+	if v.Scalar() != nil || v.t.Kind() != reflect.Slice && v.t.Kind() != reflect.Array {
 		return Value{}, false
 	}
-	return ValueOf(v.Elem()), true
+	return ValueOf(v.t.Elem()), true
 }
 
 // eachField visits the fields of a struct that JSON has, with those of embedded structs.
 func (v Value) eachField(visit func(name string, t reflect.Type)) {
-	if v.Kind() != reflect.Struct {
+	if v.t.Kind() != reflect.Struct {
 		return
 	}
-	for i := range v.NumField() {
-		f := v.Field(i)
+	for i := range v.t.NumField() {
+		f := v.t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || f.PkgPath != "" && !f.Anonymous:

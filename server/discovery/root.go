@@ -1,7 +1,9 @@
 package discovery
 
 import (
-	"html/template"
+	"bytes"
+	"fmt"
+	"html"
 	"io"
 	"slices"
 	"strings"
@@ -10,26 +12,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
-
-var rootPage = template.Must(template.New("root").Parse(`<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>apiserver-lite</title>
-<h1>apiserver-lite {{.Version}}</h1>
-<p>This server speaks the Kubernetes API. Use kubectl or another client of Kubernetes with its address, or follow a path.</p>
-{{range .Served}}<h2><a href="{{.Path}}">{{.Name}}</a></h2>
-<table>
-<tr><th>Resource</th><th>Short</th><th>Kind</th><th>Scope</th></tr>
-{{range .Resources}}<tr><td><a href="{{.Path}}">{{.Name}}</a></td><td>{{.Short}}</td><td>{{.Kind}}</td><td>{{.Scope}}</td></tr>
-{{end}}</table>
-{{end}}<h2>Paths</h2>
-<ul>{{range .Paths}}
-<li><a href="{{.}}">{{.}}</a>{{end}}
-</ul>
-<h2>What Kubernetes doesn't have</h2>
-<dl>{{range .Extras}}
-<dt>{{.Name}}</dt><dd>{{.Description}}</dd>{{end}}
-</dl>
-</html>
-`))
 
 // Extra is something that a server has and Kubernetes doesn't: a path, or a name that it gives a meaning to.
 type Extra struct {
@@ -73,9 +55,44 @@ func Extras(ephemeral, clustered, console bool) (all []Extra) {
 	return all
 }
 
-// Page writes what is served for a person who came with a browser.
+// Page writes what is served for a person who came with a browser. It's written without html/template, which looks methods up by their names:
+// a program that does so keeps every method of every type, which are an eighth of this one.
 func (d *Discovery) Page(to io.Writer, extras []Extra) error {
-	return rootPage.Execute(to, map[string]any{"Version": d.Version.GitVersion, "Served": servedVersions(d.Registry.Catalog()), "Paths": d.Paths(), "Extras": extras})
+	p := page{}
+	p.add("<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>apiserver-lite</title>\n")
+	p.add("<h1>apiserver-lite %s</h1>\n", d.Version.GitVersion)
+	p.add("<p>This server speaks the Kubernetes API. Use kubectl or another client of Kubernetes with its address, or follow a path.</p>\n")
+	for _, v := range servedVersions(d.Registry.Catalog()) {
+		p.add("<h2><a href=\"%s\">%s</a></h2>\n<table>\n", v.Path, v.Name)
+		p.add("<tr><th>Resource</th><th>Short</th><th>Kind</th><th>Scope</th></tr>\n")
+		for _, r := range v.Resources {
+			p.add("<tr><td><a href=\"%s\">%s</a></td><td>%s</td><td>%s</td><td>%s</td></tr>\n", r.Path, r.Name, r.Short, r.Kind, r.Scope)
+		}
+		p.add("</table>\n")
+	}
+	p.add("<h2>Paths</h2>\n<ul>")
+	for _, path := range d.Paths() {
+		p.add("\n<li><a href=\"%s\">%s</a>", path, path)
+	}
+	p.add("\n</ul>\n<h2>What Kubernetes doesn't have</h2>\n<dl>")
+	for _, e := range extras {
+		p.add("\n<dt>%s</dt><dd>%s</dd>", e.Name, e.Description)
+	}
+	p.add("\n</dl>\n</html>\n")
+	_, err := to.Write(p.Bytes())
+	return err
+}
+
+// page is a page of HTML that is being written.
+type page struct{ bytes.Buffer }
+
+// add adds markup, in which the arguments are text.
+func (p *page) add(markup string, text ...string) {
+	escaped := make([]any, len(text))
+	for i, s := range text {
+		escaped[i] = html.EscapeString(s)
+	}
+	fmt.Fprintf(p, markup, escaped...)
 }
 
 // servedVersion is a group version on the page, with its resources.

@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,10 +20,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 
@@ -297,27 +297,28 @@ func (c *cluster) sameCluster() error {
 }
 
 // configure makes etcd's configuration that of a member.
-func (c *cluster) configure(cfg *embed.Config) error {
-	u, err := url.Parse(urlAt(c.o.Listen))
-	if err != nil {
+func (c *cluster) configure(cfg *config.ServerConfig) (err error) {
+	members := c.o.Listen + "=" + urlAt(c.o.Listen)
+	if c.peers != "" {
+		cfg.NewCluster, members = false, c.peers
+	}
+	if cfg.InitialPeerURLsMap, err = types.NewURLsMap(members); err != nil {
+		return err
+	}
+	if cfg.PeerURLs, err = types.NewURLs([]string{urlAt(c.o.Listen)}); err != nil {
 		return err
 	}
 	cfg.Name = c.o.Listen
-	cfg.AdvertisePeerUrls = []url.URL{*u}
-	cfg.InitialCluster = c.o.Listen + "=" + u.String()
-	if c.peers != "" {
-		cfg.ClusterState, cfg.InitialCluster = embed.ClusterStateFlagExisting, c.peers
-	}
 	cfg.PeerTLSInfo = c.tls
-	cfg.TlsMinVersion = string(tlsutil.TLSVersion13)
-	cfg.TickMs, cfg.ElectionMs = clusterTick, clusterElection
+	cfg.PeerTLSInfo.MinVersion = tls.VersionTLS13
+	cfg.TickMs, cfg.ElectionTicks = clusterTick, clusterElection/clusterTick
 	cfg.SnapshotCatchUpEntries = clusterCatchUp
 	cfg.MaxLearners = maxLearners
 	return nil
 }
 
 // found notes which cluster a directory belongs to that hasn't joined one. founder is the id that its files had so far.
-func (c *cluster) found(cfg *embed.Config, founder uint64) error {
+func (c *cluster) found(cfg *config.ServerConfig, founder uint64) error {
 	switch {
 	case c.state.Shared, c.started() && c.state.Cluster != 0:
 		return nil

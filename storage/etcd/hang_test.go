@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
 // While something of a failed server may still write, nobody else gets its directory.
@@ -47,15 +47,13 @@ func TestStartHangs(t *testing.T) {
 			s.err = err
 			close(s.failed)
 		}
-		cfg := embed.NewConfig()
 		hang := make(chan struct{})
-		cfg.ZapLoggerBuilder = func(*embed.Config) error { // StartEtcd calls it first
-			<-hang
-			return errors.New("there's no etcd in this test")
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		err := s.startEtcd(ctx, cfg)
+		err := s.startEtcd(ctx, func() (*etcdserver.EtcdServer, error) {
+			<-hang
+			return nil, errors.New("there's no etcd in this test")
+		})
 		if err == nil || errors.Is(err, context.Canceled) || !s.hung {
 			t.Errorf("startEtcd: %v, hung %t", err, s.hung)
 		}
@@ -78,18 +76,20 @@ func TestLateStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config(d, o, func(error) {}, nil)
+	cfg, err := etcdConfig(d, o, func(error) {}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, build := make(chan struct{}), cfg.ZapLoggerBuilder
-	cfg.ZapLoggerBuilder = func(c *embed.Config) error { // StartEtcd calls it first
-		<-slow
-		return build(c)
-	}
+	began, slow := make(chan struct{}), make(chan struct{})
 	started := make(chan error, 1)
-	go func() { started <- s.startEtcd(t.Context(), cfg) }()
-	inside(t, "embed.StartEtcd")
+	go func() {
+		started <- s.startEtcd(t.Context(), func() (*etcdserver.EtcdServer, error) {
+			close(began)
+			<-slow
+			return runEtcd(cfg)
+		})
+	}()
+	<-began
 	late := errors.New("too late")
 	s.fail(late)
 	if err := <-started; !errors.Is(err, late) || !s.hung {

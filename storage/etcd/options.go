@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/url"
 	"time"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"golang.org/x/crypto/bcrypt"
 )
 
 // Options says where a store lives and how much it keeps. The zero value works.
@@ -88,6 +90,15 @@ const (
 	// peerURL is the address that etcd stores for the member. Nothing listens there.
 	peerURL = "http://localhost:2380"
 
+	// maxOperations is how many operations a transaction may have, with those of its other branch.
+	maxOperations = 128
+	// tick is a step of raft's clock, and election what passes without a leader before a member campaigns: milliseconds, etcd's defaults.
+	tick, election = 100, 1000
+	// hashCheckInterval is how often members compare what they have compacted, and downgradeCheckInterval how often they look whether
+	// all of them can be downgraded: etcd's defaults.
+	hashCheckInterval      = time.Minute
+	downgradeCheckInterval = 5 * time.Second
+
 	// slowApply is how long an apply may take before etcd warns of it. Its default, 100 ms, is normal on a shared disk.
 	slowApply = time.Second
 )
@@ -119,30 +130,47 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// config is etcd's configuration, for a single member without a port.
-// notes are for newLogger.
-func config(d *dataDir, o Options, fail func(error), notes map[string]func()) (*embed.Config, error) {
-	u, err := url.Parse(peerURL)
+// etcdConfig is etcd's configuration, for a single member without a port. What isn't said is etcd's default, as its package embed
+// has it. That package also listens, logs, and speaks gRPC and HTTP, of which this program needs nothing. notes are for newLogger.
+func etcdConfig(d *dataDir, o Options, fail func(error), notes map[string]func()) (*config.ServerConfig, error) {
+	members, err := types.NewURLsMap(memberName + "=" + peerURL)
 	if err != nil {
 		return nil, err
 	}
-	cfg := embed.NewConfig()
-	cfg.Name = memberName
-	cfg.Dir = d.path
-	cfg.ListenClientUrls, cfg.ListenPeerUrls, cfg.AdvertiseClientUrls = nil, nil, nil
-	cfg.AdvertisePeerUrls = []url.URL{*u}
-	cfg.InitialCluster = memberName + "=" + peerURL
-	cfg.InitialClusterToken = d.id
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(o.Log, fail, notes))
-	cfg.EnableGRPCGateway = false
-	cfg.AuthToken = "" // nobody logs in through a function call
-	cfg.QuotaBackendBytes = o.QuotaBytes
-	cfg.MaxRequestBytes = MaxValueBytes + requestOverhead
-	cfg.SnapshotCount = snapshotCount
-	cfg.SnapshotCatchUpEntries = catchUpEntries
-	cfg.MaxWalFiles, cfg.MaxSnapFiles = keptWALFiles, keptWALFiles
-	cfg.WarningApplyDuration = slowApply
-	cfg.UnsafeNoFsync = o.Ephemeral
+	log := newLogger(o.Log, fail, notes)
+	cfg := &config.ServerConfig{
+		Name:                memberName,
+		DataDir:             d.path,
+		PeerURLs:            members[memberName],
+		InitialPeerURLsMap:  members,
+		InitialClusterToken: d.id,
+		NewCluster:          true,
+		Logger:              log,
+
+		QuotaBackendBytes:      o.QuotaBytes,
+		MaxRequestBytes:        MaxValueBytes + requestOverhead,
+		MaxTxnOps:              maxOperations,
+		SnapshotCount:          snapshotCount,
+		SnapshotCatchUpEntries: catchUpEntries,
+		MaxWALFiles:            keptWALFiles,
+		MaxSnapFiles:           keptWALFiles,
+		WarningApplyDuration:   slowApply,
+		UnsafeNoFsync:          o.Ephemeral,
+
+		TickMs:                     tick,
+		ElectionTicks:              election / tick,
+		InitialElectionTickAdvance: true,
+		PreVote:                    true,
+		StrictReconfigCheck:        true,
+		MaxLearners:                membership.DefaultMaxLearners,
+		BackendFreelistType:        bbolt.FreelistMapType,
+		BcryptCost:                 uint(bcrypt.DefaultCost), // of passwords, which there are none of; without it etcd warns
+		CompactHashCheckTime:       hashCheckInterval,
+		DowngradeCheckTime:         downgradeCheckInterval,
+		ServerFeatureGate:          features.NewDefaultServerFeatureGate(memberName, log),
+		V2Deprecation:              config.V2DeprDefault,
+		Metrics:                    "basic",
+	}
 	if o.Bulk {
 		cfg.MaxRequestBytes, cfg.MaxTxnOps = BulkBytes, bulkOperations
 	}
@@ -150,12 +178,8 @@ func config(d *dataDir, o Options, fail func(error), notes map[string]func()) (*
 }
 
 // clusterID is the id that etcd derives from its configuration for a new cluster, and stores in the WAL.
-func clusterID(cfg *embed.Config) (uint64, error) {
-	urls, err := types.NewURLsMap(cfg.InitialCluster)
-	if err != nil {
-		return 0, err
-	}
-	cluster, err := membership.NewClusterFromURLsMap(nil, cfg.InitialClusterToken, urls)
+func clusterID(cfg *config.ServerConfig) (uint64, error) {
+	cluster, err := membership.NewClusterFromURLsMap(nil, cfg.InitialClusterToken, cfg.InitialPeerURLsMap)
 	if err != nil {
 		return 0, err
 	}

@@ -113,7 +113,7 @@ func (d *dataDir) beginRestore(log *slog.Logger) error {
 func (d *dataDir) makeMember(ctx context.Context, file string, from storage.Revision, log *slog.Logger) error {
 	done := make(chan error, 2) // the first one counts
 	fail := func(err error) { done <- err }
-	cfg, err := config(d, Options{Log: log}, fail, nil)
+	cfg, err := etcdConfig(d, Options{Log: log}, fail, nil)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (d *dataDir) makeMember(ctx context.Context, file string, from storage.Revi
 		debug.SetPanicOnFault(true)
 		done <- etcdsnapshot.NewV3(newLogger(log, fail, nil)).Restore(etcdsnapshot.RestoreConfig{
 			SnapshotPath: file, Name: cfg.Name, OutputDataDir: d.file(restoring), PeerURLs: []string{peerURL},
-			InitialCluster: cfg.InitialCluster, InitialClusterToken: cfg.InitialClusterToken,
+			InitialCluster: cfg.InitialPeerURLsMap.String(), InitialClusterToken: cfg.InitialClusterToken,
 			RevisionBump: bump(time.Now(), from), MarkCompacted: true,
 		})
 	}()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -39,7 +38,6 @@ type Server struct {
 
 	dir     *dataDir
 	log     *slog.Logger
-	etcd    *embed.Etcd
 	keeper  *keeper
 	port    *port    // the cluster's
 	cluster *cluster // nil for a store of one member without a port
@@ -252,8 +250,8 @@ func (s *Server) close() error {
 		s.keeper.database.cut()
 		s.waitFor("snapshots that are being read", s.keeper.database.copies.Lock) // for ever: there will be no others
 	}
-	if s.etcd != nil {
-		s.waitFor("etcd", s.etcd.Close)
+	if s.Local != nil {
+		s.waitFor("etcd", s.Local.Stop)
 	}
 	if s.cluster != nil {
 		s.cluster.client.close()

@@ -8,7 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/config"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -30,7 +31,7 @@ const (
 )
 
 func (s *Server) start(ctx context.Context, o Options) error {
-	cfg, err := config(s.dir, o, s.fail, map[string]func(){
+	cfg, err := etcdConfig(s.dir, o, s.fail, map[string]func(){
 		snapshotBegins:  s.dir.spendSpare,
 		snapshotApplies: s.takeover.Lock,
 		snapshotApplied: func() {
@@ -50,7 +51,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.dir.orderWAL(); err != nil {
 		return fmt.Errorf("data directory %s: %w", s.dir.path, err)
 	}
-	if err := s.startEtcd(ctx, cfg); err != nil {
+	if err := s.startEtcd(ctx, func() (*etcdserver.EtcdServer, error) { return runEtcd(cfg) }); err != nil {
 		return fmt.Errorf("data directory %s: etcd can't start: %w", s.dir.path, err)
 	}
 	if err := s.awaitEtcd(ctx, replay); err != nil {
@@ -86,7 +87,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 }
 
 // checkFiles has the directory's files checked, and makes the configuration that of a cluster's member if it's to be one.
-func (s *Server) checkFiles(ctx context.Context, o Options, cfg *embed.Config) (replay uint64, err error) {
+func (s *Server) checkFiles(ctx context.Context, o Options, cfg *config.ServerConfig) (replay uint64, err error) {
 	state, err := s.dir.loadCluster()
 	if err != nil {
 		return 0, err
@@ -129,11 +130,11 @@ func (s *Server) awaitEtcd(ctx context.Context, replay uint64) error {
 	return s.cluster.publish(ctx, s.cluster.o.Listen)
 }
 
-// startEtcd calls StartEtcd in a goroutine of its own: a fatal error ends the goroutine (see newLogger), a damaged file
-// that passed the checks may fault, and a disk may not answer. If it gives up, an etcd that starts later is stopped.
-func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
+// startEtcd calls run, which is runEtcd but in tests, in a goroutine of its own: a fatal error ends the goroutine (see newLogger),
+// a damaged file that passed the checks may fault, and a disk may not answer. If it gives up, an etcd that starts later is stopped.
+func (s *Server) startEtcd(ctx context.Context, run func() (*etcdserver.EtcdServer, error)) error {
 	type result struct {
-		etcd *embed.Etcd
+		etcd *etcdserver.EtcdServer
 		err  error
 	}
 	done := make(chan result) // nobody reads it after a failure
@@ -144,12 +145,12 @@ func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
 			}
 		}()
 		debug.SetPanicOnFault(true)
-		e, err := embed.StartEtcd(cfg)
+		e, err := run()
 		select {
 		case done <- result{e, err}:
 		case <-s.failed:
 			if e != nil {
-				e.Close()
+				e.Stop()
 			}
 		}
 	}()
@@ -169,10 +170,20 @@ func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
 			if r.err != nil {
 				return r.err
 			}
-			s.etcd, s.Local = r.etcd, r.etcd.Server
+			s.Local = r.etcd
 			return nil
 		}
 	}
+}
+
+// runEtcd starts a member of etcd, which nobody can reach but through what is returned.
+func runEtcd(cfg *config.ServerConfig) (*etcdserver.EtcdServer, error) {
+	e, err := etcdserver.NewServer(*cfg)
+	if err != nil {
+		return nil, err
+	}
+	e.Start()
+	return e, nil
 }
 
 // pause waits for a tick, or for what ends the start.
