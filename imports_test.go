@@ -107,6 +107,8 @@ var floors = []floor{
 	{"server/profile", []string{"server/status"}},
 	{"server/inflight", nil},
 	{"server/traffic", nil},
+	{"server/health", nil},
+	{"server/stack", nil},
 	{"server/packed", nil},
 	{"server/resets", []string{"registry"}},
 	{"server/backups", []string{"internal/disk", "internal/private", "storage/snapshot"}},
@@ -117,6 +119,7 @@ var floors = []floor{
 	{"server/quiescence", []string{"controllers", "registry/clip", "server/status", "storage"}},
 	{"server/framing", []string{"kubeproto", "server/negotiation", "server/status", "server/wire", "watchstream"}},
 	{"server/watches", []string{"access", "fair", "registry/clip", "server/wire", "storage/cacher", "watchstream"}},
+	{"server/faults", []string{"access", "registry", "registry/clip", "registry/reads", "server/health", "server/watches", "server/wire", "watchstream"}},
 	{"server/recheck", []string{"access", "internal/loglimit", "registry/clip", "server/watches", "watchstream"}},
 	{"server/replica", []string{"controllers", "storage", "storage/kv", "storage/cacher", "storage/election"}},
 	{"server/secrets", []string{"access", "internal/private", "internal/reload", "storage"}},
@@ -125,8 +128,8 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
-	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
+	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server/faults", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},

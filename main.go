@@ -304,6 +304,7 @@ func flagGroups(f *flags) []flagGroup {
 	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
 	set.StringVar(&s.API.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of "+strings.Join(controllers.Names, ","))
+	set.BoolVar(&s.API.Faults, "faults", false, "fail on purpose where rules say so, which come over HTTP: for tests alone")
 	set.BoolVar(&s.API.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	s.Plugins.AddFlags(set)

@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/health"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -93,7 +94,7 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 	switch {
 	case known && i.tokens.Has(token):
 		return registry.Everyone, nil
-	case isHealth(r):
+	case health.Asks(r):
 		w.stranger = true
 		return nobody, nil
 	}
@@ -126,13 +127,6 @@ func bearerToken(r *http.Request) (token string, known bool) {
 		return "", false
 	}
 	return strings.TrimSpace(token), true
-}
-
-// isHealth tells whether a request reads a health endpoint. Probes may without a token.
-func isHealth(r *http.Request) bool {
-	name, check, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	return (name == "healthz" || name == "livez" || name == "readyz") && !strings.Contains(check, "/") &&
-		(r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 // logRefusal says why a request got a 401. What has shown no credential at all is not worth a line.

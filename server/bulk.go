@@ -63,7 +63,7 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	return nil
 }
 
-// readList reads a List as JSON.
+// readList reads a List as JSON, or a rule for faults.
 func (w *response) readList(r *http.Request) ([]byte, error) {
 	media, err := contentType(r)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/server/health"
 )
 
 // fresh makes sure that a request is judged by what was acknowledged before it on any replica: rights, definitions and the
@@ -59,7 +60,7 @@ func (h *handler) freshened(r *http.Request) (*http.Request, error) {
 
 // unjudged tells whether a request is answered without looking at what is stored.
 func unjudged(r *http.Request) bool {
-	if isHealth(r) {
+	if health.Asks(r) {
 		return true
 	}
 	switch r.URL.Path {

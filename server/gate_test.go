@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/bounds"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/health"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/secrets"
@@ -30,7 +31,7 @@ import (
 func newGate(ready bool, f *inflight.Requests) *handler {
 	h := &handler{
 		log:      slog.New(slog.DiscardHandler),
-		state:    state{func() bool { return ready }, []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}}},
+		state:    state{func() bool { return ready }, health.Checks{{Name: "serving", Kinds: []string{"readyz"}, Run: func() error { return errors.New("not yet") }}}},
 		capacity: newCapacity(flowcontrol.NewAddresses(2, fair.Limits{}), nil), // of which leases have one, and where nobody waits
 		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{tokens: new(secrets.Tokens)}},
 		metrics:  metrics.New(nil),

@@ -26,10 +26,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/health"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
+	"github.com/apiserver-lite/apiserver-lite/server/stack"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
@@ -72,14 +75,15 @@ type tells struct {
 type besides struct {
 	console   bool // the console is served
 	snapshots *resets.Snapshots
-	backup    snapshot.Open // of snapshots of the store
-	members   *etcd.Server  // nil unless the store has several
+	backup    snapshot.Open  // of snapshots of the store
+	members   *etcd.Server   // nil unless the store has several
+	faults    *faults.Faults // nil: none are on purpose
 }
 
 // state tells how the server is.
 type state struct {
 	ready  func() bool // for requests
-	checks []check     // of its health
+	checks health.Checks
 }
 
 // manner is how all requests are answered.
@@ -229,7 +233,7 @@ func (h *handler) whole(w *response, r *http.Request, serve func(w *response, r 
 			h.tellTime(w, r, took)
 		}
 	}()
-	growStack(r)
+	stack.Grow(r)
 	serve(w, r)
 }
 
@@ -294,7 +298,7 @@ func (h *handler) letIn(w *response, r *http.Request) (let *http.Request, err er
 		}
 	}()
 	r = r.WithContext(ctx)
-	if !isHealth(r) {
+	if !health.Asks(r) {
 		place, err := h.capacity.arrivals.enter(ctx, fair.Flow{Who: wire.ClientOf(r)}, 1, limit/waitShare)
 		if err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 
 // extras are those that this server has.
 func (h *handler) extras() []discovery.Extra {
-	return discovery.Extras(h.besides.snapshots != nil, h.besides.members != nil, h.besides.console)
+	return discovery.Extras(discovery.Has{Ephemeral: h.besides.snapshots != nil, Clustered: h.besides.members != nil, Console: h.besides.console, Faults: h.besides.faults != nil})
 }
 
 // extrasMember is where / lists the extras for programs. Clients of Kubernetes look at "paths" only.

@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
@@ -43,7 +44,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		state:     state{in.ready.Load, in.checks()},
 		quiescent: in.controllers.Quiescent,
-		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup},
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup, faults: faults.New(s.API.Faults, in.versions(), in.log)},
 
 		aggregator: in.aggregator,
 	}
@@ -57,7 +58,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.besides.members = in.backing.etcd
 	}
 	h.tells.traffic, h.tells.tracer = h.newTraffic(in), in.noted.tracer
-	h.routes = h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.may != nil))
+	h.routes = h.faulty(h.newRoutes(h.collect(in, s.Metrics), s.Telemetry.Profiling.Served(in.rights.may != nil)))
 	h.manner.timeout, h.manner.goaway = s.Bounds.Time(), s.Bounds.GoawayChance
 	if in.port.Secure {
 		h.manner.security = strings.Join(s.Serving.TransportSecurity, "; ")
@@ -85,7 +86,7 @@ func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.G
 		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
 		Replica: in.replica, Audit: in.noted.audit, Large: h.capacity.large.Level,
 	}.Register(own)
-	own.MustRegister(slices.Concat(in.admission.Collectors(), in.backing.backups.Collectors(), in.content.manifests.Collectors())...)
+	own.MustRegister(slices.Concat(in.admission.Collectors(), in.backing.backups.Collectors(), in.content.manifests.Collectors(), h.besides.faults.Collectors())...)
 	h.discovery.Collect(own)
 	h.watches.Collect(own)
 	in.port.Collect(own)
@@ -176,6 +177,11 @@ func (h *handler) resourceRoutes(routes chi.Router) {
 	routes.Use(parsed(h.enterResource))
 	routes.HandleFunc("/debug/reset", handle(h.serveReset))
 	routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
+	if h.besides.faults != nil {
+		routes.HandleFunc(faults.Path, handle(h.serveFaults))
+		routes.HandleFunc(faults.Path+"/{name}", handle(h.serveFaults))
+		routes.HandleFunc(faults.LogPath, handle(h.serveFaults))
+	}
 	routes.HandleFunc(membersPath, handle(h.serveMembers))
 	routes.HandleFunc(membersPath+"/{name}", handle(h.serveMember))
 	for _, prefix := range versionPrefixes {

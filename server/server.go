@@ -246,6 +246,9 @@ type API struct {
 	// "none" it does what kube-apiserver does alone. Defaults to "all".
 	Controllers string
 
+	// Faults has the server fail on purpose where rules say so, which come over HTTP: see package faults. It's for tests alone. By default there are none.
+	Faults bool
+
 	// Manifests says which directory's files the server applies, at its start and when they change. By default none.
 	Manifests manifests.Options
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/framing"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
@@ -66,7 +67,7 @@ type opening struct {
 
 // serveWatch opens a watch and serves it.
 func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
-	source, options, err := o.open()
+	source, options, err := faults.Open(r.Context(), o.open)
 	var about *reads.StreamError
 	if errors.As(err, &about) {
 		return h.tell(w, r, o.Framing, about.ErrStatus)
@@ -76,7 +77,7 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	}
 	options.Sweeper = h.sweeper
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
-	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: source, Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
+	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: faults.Source(r.Context(), source, &o.Framing.Framing, cancel), Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
 	seat, err := h.enterWatches(w, len(o.targets))
 	if err != nil {
 		source.Close()

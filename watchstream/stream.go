@@ -25,7 +25,7 @@ type Source interface {
 	Synced() bool
 	// Revision is what a bookmark says: everything up to it has been given.
 	Revision() int64
-	// AppendBookmark appends a BOOKMARK frame at Revision.
+	// AppendBookmark appends a BOOKMARK frame at Revision, or nothing where it's withheld.
 	AppendBookmark(dst []byte) []byte
 	// AppendInitialEnd appends the BOOKMARK frame that ends the initial state.
 	AppendInitialEnd(dst []byte) []byte
@@ -231,7 +231,11 @@ func (s *stream) tick(now time.Time) (over bool, err error) {
 func (s *stream) over(now time.Time) bool { return !s.deadline.IsZero() && !now.Before(s.deadline) }
 
 func (s *stream) sendBookmark() error {
-	return s.write(s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom)))
+	buf := s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom))
+	if len(buf) == Headroom {
+		return nil
+	}
+	return s.write(buf)
 }
 
 // leave ends a stream whose context has ended.

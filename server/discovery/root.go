@@ -25,6 +25,7 @@ type extra struct {
 	ephemeral bool // only a server with --ephemeral has it
 	clustered bool // only a server with --cluster-listen has it
 	console   bool // a server with --console=false lacks it
+	faults    bool // only a server with --faults has it
 }
 
 // allExtras are on the page of /, and in its JSON. docs/wire.md has a line for each, which a test checks.
@@ -37,6 +38,9 @@ var allExtras = []extra{
 	{Extra: Extra{"POST /apiserver-lite/v1/create", "creates the objects of a List, with a result for each"}},
 	{Extra: Extra{"GET /apiserver-lite/v1/snapshot", "is a snapshot of the whole store, as etcd's are"}},
 	{Extra: Extra{"GET /apiserver-lite/v1/traffic", "has what the server did in the last quarter of an hour"}},
+	{Extra: Extra{"PUT /apiserver-lite/v1/faults/NAME", "has the server fail on purpose, by a rule"}, faults: true},
+	{Extra: Extra{"GET /apiserver-lite/v1/faults", "lists the rules by which it does"}, faults: true},
+	{Extra: Extra{"GET /apiserver-lite/v1/faultlog", "lists the faults that requests have met"}, faults: true},
 	{Extra: Extra{"GET /apiserver-lite/members", "lists the processes that have the store together"}, clustered: true},
 	{Extra: Extra{"DELETE /apiserver-lite/members/NAME", "removes one of them"}, clustered: true},
 	{Extra: Extra{"POST /debug/reset", "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
@@ -45,10 +49,13 @@ var allExtras = []extra{
 	{Extra: Extra{"parameter lite=true", "selects by any field and by shard, orders lists, and leaves fields out"}},
 }
 
-// Extras returns what a server has that is ephemeral, has members or serves the console, or not.
-func Extras(ephemeral, clustered, console bool) (all []Extra) {
+// Has says which of the extras that not every server has a server has.
+type Has struct{ Ephemeral, Clustered, Console, Faults bool }
+
+// Extras returns what a server has.
+func Extras(has Has) (all []Extra) {
 	for _, e := range allExtras {
-		if (!e.ephemeral || ephemeral) && (!e.clustered || clustered) && (!e.console || console) {
+		if (!e.ephemeral || has.Ephemeral) && (!e.clustered || has.Clustered) && (!e.console || has.Console) && (!e.faults || has.Faults) {
 			all = append(all, e.Extra)
 		}
 	}

@@ -1,14 +1,15 @@
-package server
+// Package stack has the stack of a goroutine grow before a request needs it.
+package stack
 
 import "net/http"
 
 // writeStack is the stack, in bytes, that a write may need.
 const writeStack = 20 << 10
 
-// growStack makes room on the stack before a write. A goroutine begins with a small stack. On the way down through the write it
+// Grow makes room on the stack before a write. A goroutine begins with a small stack. On the way down through the write it
 // would double several times, and each time all frames so far are copied: a tenth of what the creation of a Pod costs. Reads
 // go less deep, and a watch would keep what it doesn't need.
-func growStack(r *http.Request) {
+func Grow(r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		deepen()
 	}
