@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
@@ -83,13 +84,21 @@ type matcher struct {
 	program cel.Program // nil: it has none
 }
 
-// matchEnvironment returns what the expressions of rules are compiled in: Kubernetes' libraries, and what a request has.
+// matchEnvironment returns what the expressions of rules are compiled in: Kubernetes' libraries, and request. (A variable can't be called namespace in CEL.)
 var matchEnvironment = sync.OnceValues(func() (*cel.Env, error) {
-	names := []cel.EnvOption{cel.Variable("groups", cel.ListType(cel.StringType)), cel.Variable("query", cel.MapType(cel.StringType, cel.ListType(cel.StringType)))}
+	texts := apiservercel.NewListType(apiservercel.StringType, -1)
+	types := map[string]*apiservercel.DeclType{"groups": texts, "query": apiservercel.NewMapType(apiservercel.StringType, texts, -1)}
 	for _, name := range []string{"user", "userAgent", "verb", "resource", "namespace", "name", "path"} {
-		names = append(names, cel.Variable(name, cel.StringType))
+		types[name] = apiservercel.StringType
 	}
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: names})
+	members := map[string]*apiservercel.DeclField{}
+	for name, of := range types {
+		members[name] = apiservercel.NewDeclField(name, of, true, nil, nil)
+	}
+	request := apiservercel.NewObjectType("faults.request", members)
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: []cel.EnvOption{cel.Variable("request", request.CelType())}, DeclTypes: []*apiservercel.DeclType{request},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -172,9 +181,9 @@ func (s *subject) evaluate(p cel.Program) (bool, error) {
 	if len(s.resources) > 0 {
 		resource = s.resources[0]
 	}
-	value, _, err := p.Eval(map[string]any{
+	value, _, err := p.Eval(map[string]any{"request": map[string]any{
 		"user": s.user, "groups": s.groups, "userAgent": s.userAgent, "verb": s.verb, "resource": resource, "namespace": s.namespace, "name": s.name, "path": s.path, "query": map[string][]string(s.query),
-	})
+	}})
 	if err != nil {
 		return false, err
 	}

@@ -60,7 +60,8 @@ type Match struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Names are those of the path: the path of a create has none.
 	Names []string `json:"names,omitempty"`
-	// CEL is an expression over user, groups, userAgent, verb, resource, namespace, name, path and query (a map of lists), which is true for such requests.
+	// CEL is an expression that is true for such requests, over request.user, groups, userAgent, verb, resource, namespace, name, path and query, a map of
+	// lists.
 	CEL string `json:"cel,omitempty"`
 }
 
