@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -48,10 +49,10 @@ func noLeaks(t *testing.T) {
 }
 
 // define starts a server with widgets.
-func define(t *testing.T) *servertest.Server {
+func define(t *testing.T, options ...func(*server.Server)) *servertest.Server {
 	t.Helper()
 	noLeaks(t)
-	s := servertest.New(t)
+	s := servertest.New(t, options...)
 	definition, err := os.ReadFile("../testdata/crds/widgets.yaml")
 	if err != nil {
 		t.Fatal(err)
