@@ -149,18 +149,24 @@ func TestController(t *testing.T) {
 	}
 }
 
-// runController runs a manager with the controller until the test ends.
-func runController(t testing.TB, s *apiserver) (ctrl.Manager, *widgetController) {
+// widgetScheme has widgets, and Kubernetes' own types.
+func widgetScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
 	types := runtime.NewScheme()
 	types.AddKnownTypes(widgets.GroupVersion(), &Widget{}, &WidgetList{})
 	metav1.AddToGroupVersion(types, widgets.GroupVersion())
 	if err := scheme.AddToScheme(types); err != nil {
 		t.Fatal(err)
 	}
+	return types
+}
+
+// runController runs a manager with the controller until the test ends.
+func runController(t testing.TB, s *apiserver) (ctrl.Manager, *widgetController) {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
 	anyName := true // there may be several controllers of this name in this process
-	options := ctrl.Options{Scheme: types, Metrics: metricsserver.Options{BindAddress: "0"}}
+	options := ctrl.Options{Scheme: widgetScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}}
 	options.Controller.SkipNameValidation = &anyName
 	manager, err := ctrl.NewManager(s.config(), options)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
 // subject is what rules look at of a request.
@@ -154,7 +155,7 @@ func (a *armed) suits(s *subject, v Versions) bool {
 	version := s.query.Get("resourceVersion")
 	switch {
 	case a.Watch != nil && a.Watch.Expired:
-		return s.verb == "watch" && version != "" && version != "0"
+		return s.verb == "watch" && version != "" && version != "0" && !reads.Flag(s.query, "sendInitialEvents")
 	case a.Watch != nil:
 		return s.verb == "watch"
 	case a.Stale != nil:
