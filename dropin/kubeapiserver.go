@@ -33,6 +33,9 @@ const ControllersVariable = "APISERVER_LITE_CONTROLLERS"
 // ConsoleVariable names the variable of the environment that turns the console on, if it's "true". kube-apiserver has no flag of that name.
 const ConsoleVariable = "APISERVER_LITE_CONSOLE"
 
+// FaultsVariable names the variable of the environment that has the server fail on purpose where rules say so, if it's "true". kube-apiserver never does.
+const FaultsVariable = "APISERVER_LITE_FAULTS"
+
 // AddressesVariable names the variable of the environment that has networks, with commas between them, in which webhooks and
 // aggregated API servers may be called besides public addresses. kube-apiserver calls any address and has no flag for it.
 const AddressesVariable = "APISERVER_LITE_WEBHOOK_ADDRESSES"
@@ -99,6 +102,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	s.Plugins.Kubernetes = true
 	s.System.On = true
 	s.API.Controllers = cmp.Or(getenv(ControllersVariable), "none")
+	s.API.Faults = getenv(FaultsVariable) == "true"
 	set.Visit(func(g *pflag.Flag) {
 		if strings.HasPrefix(g.Name, etcdFlags) && g.Name != compactionFlag && !slices.Contains(a.Unused, "--"+g.Name) {
 			a.etcd = append(a.etcd, "--"+g.Name)

@@ -57,3 +57,22 @@ func TestFaultsEnd(t *testing.T) {
 	})
 	p.stop()
 }
+
+// TestFaultsAsKubeAPIServer: a suite for envtest has faults by the environment.
+func TestFaultsAsKubeAPIServer(t *testing.T) {
+	t.Parallel()
+	k := newKubeAPIServer(t)
+	k.start([]string{"APISERVER_LITE_FAULTS=true"})
+	for _, step := range []struct {
+		method, path, body string
+		code               int
+	}{
+		{"PUT", faultsPath + "/a", `{"times": 1, "match": {"resources": ["pods"]}, "status": {"code": 503}}`, http.StatusCreated},
+		{"GET", "/api/v1/pods", "", http.StatusServiceUnavailable},
+		{"GET", "/api/v1/pods", "", http.StatusOK},
+	} {
+		if res, body, err := k.send(&k.client, step.method, step.path, step.body); err != nil || res.StatusCode != step.code {
+			t.Fatalf("%s %s: %v, want %d: %s", step.method, step.path, err, step.code, body)
+		}
+	}
+}

@@ -18,12 +18,12 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 		return routes
 	}
 	return handle(func(w *response, r *http.Request) error {
-		hit := f.Strike(r, w.Asks, w.auditID)
+		to := w.ResponseWriter
+		hit := f.Strike(to, r, w.Asks, w.auditID)
 		if hit == nil {
 			routes.ServeHTTP(w, r)
 			return nil
 		}
-		to := w.ResponseWriter
 		err := hit.Serve(to, r, func(through http.ResponseWriter, r *http.Request) {
 			defer func() { w.ResponseWriter = to }()
 			w.ResponseWriter = through

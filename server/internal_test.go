@@ -20,6 +20,14 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
+// TestNoFaultsCostNothing: without faults nothing stands before the routes.
+func TestNoFaultsCostNothing(t *testing.T) {
+	routes := http.NewServeMux()
+	if got := new(handler).faulty(routes); got != http.Handler(routes) {
+		t.Errorf("the routes are behind a %T", got)
+	}
+}
+
 // TestInternalErrorsAreLogged: whatever is answered "internal error" is in the log once, and nothing else is.
 func TestInternalErrorsAreLogged(t *testing.T) {
 	for _, tc := range []struct {

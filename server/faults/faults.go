@@ -121,13 +121,15 @@ func (f *Faults) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{on, f.done}
 }
 
-// Strike returns the fault that a request meets, nil if it's served as ever. asks is what it was allowed, nil where nobody asks for that.
-func (f *Faults) Strike(r *http.Request, asks *authorizer.AttributesRecord, auditID string) *Hit {
+// Strike returns the fault that a request meets, nil if it's served as ever. w is what it would be answered by, and asks what it was allowed, nil where
+// nobody asks for that.
+func (f *Faults) Strike(w http.ResponseWriter, r *http.Request, asks *authorizer.AttributesRecord, auditID string) *Hit {
 	rules := *f.rules.Load()
 	if len(rules) == 0 || exempt(r) {
 		return nil
 	}
 	about := subjectOf(r, asks)
+	_, about.connected = w.(http.Flusher)
 	for _, rule := range rules {
 		if !rule.concerns(about, f.versions) {
 			continue

@@ -32,6 +32,7 @@ type subject struct {
 	name      string
 	path      string
 	query     url.Values
+	connected bool // it has a connection, as the request of a List's object hasn't
 }
 
 // mergedPath is where several kinds are watched at once.
@@ -160,7 +161,9 @@ func (a *armed) suits(s *subject, v Versions) bool {
 		return s.verb == "watch"
 	case a.Stale != nil:
 		return s.verb == "list" && (version == "" || version == "0") && s.query.Get("continue") == "" && v.Newest() > max(v.Oldest(), 1)
-	case a.Status != nil && a.Status.After, a.Cut != "" && a.Cut != CutRequest:
+	case a.Cut != "":
+		return s.connected && (s.verb != "watch" || a.Cut == CutRequest)
+	case a.Status != nil && a.Status.After:
 		return s.verb != "watch"
 	}
 	return true

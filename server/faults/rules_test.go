@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -496,6 +497,6 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Strike(r, nil, "id")
+		f.Strike(httptest.NewRecorder(), r, nil, "id")
 	})
 }

@@ -165,6 +165,13 @@ func TestList(t *testing.T) {
 	if !exists(s, "a") || exists(s, "b") || !exists(s, "c") {
 		t.Errorf("not all but the second object are there: %s", s.Get(configMaps))
 	}
+	cut := s.Fault("conflict", faults.Rule{Match: faults.Match{Verbs: []string{"create", "post"}}, Times: 1, Cut: faults.CutMiddle})
+	if code, body, err := send(s, http.MethodPost, "/apiserver-lite/v1/create", `{"apiVersion":"v1","kind":"List","items":[`+item("d")+`]}`); code != http.StatusOK || err == nil {
+		t.Errorf("a List that is cut is answered %d %s", code, body)
+	}
+	if log := cut.Log(); len(log) != 1 || log[0].Verb != "post" {
+		t.Errorf("an object was cut that has no connection: %+v", log)
+	}
 }
 
 // TestReset: rules outlive a reset of what is stored, and a stale list is none from before it.
