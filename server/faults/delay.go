@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,8 +25,8 @@ func (d *Delay) validate(at *field.Path) (errs field.ErrorList) {
 		return nil
 	}
 	given := map[string]time.Duration{"mean": d.Mean.Duration, "deviation": d.Deviation.Duration, "min": d.Min.Duration, "max": d.Max.Duration}
-	for name, value := range given {
-		if value < 0 || value > maxDelay {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if value := given[name]; value < 0 || value > maxDelay {
 			errs = append(errs, field.Invalid(at.Child(name), value.String(), "must be from 0 to 1m"))
 		}
 	}

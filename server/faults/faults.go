@@ -43,10 +43,10 @@ const (
 	maxRules = 64
 	// maxRule is how long a rule may be as JSON, in bytes.
 	maxRule = 16 << 10
-	// maxLog is how many faults the log keeps: some 4 MiB at worst.
+	// maxLog is how many faults the log keeps: some 8 MiB at worst.
 	maxLog = 4096
-	// maxLogged is how much of what a client sent an entry of the log has, in bytes.
-	maxLogged = 128
+	// maxLogged is how much an entry of the log has of each text that a client sent, in bytes. Names and most paths fit.
+	maxLogged = 256
 )
 
 // Versions tell which versions of the objects there are.
@@ -64,7 +64,7 @@ type Faults struct {
 	rules atomic.Pointer[[]*armed] // in the order of their names; what it points to never changes
 
 	mu      sync.Mutex // guards the following, and who replaces the rules
-	entries []Entry    // the last maxLog
+	entries []Entry    // the last maxLog, that of a number at the place before it, in rounds of maxLog
 	count   int64      // of all there were
 }
 
@@ -139,14 +139,17 @@ func (f *Faults) Strike(w http.ResponseWriter, r *http.Request, asks *authorizer
 			f.done.WithLabelValues(hit.kind).Inc()
 			f.note(Entry{
 				Time: metav1.NewMicroTime(now), Rule: rule.name, Request: hit.request, Fault: hit.what, AuditID: auditID,
-				User: clip.To(about.user, maxLogged), UserAgent: clip.To(about.userAgent, maxLogged), Verb: about.verb,
-				Resource: clip.To(strings.Join(about.resources, ","), maxLogged), Namespace: clip.To(about.namespace, maxLogged), Name: clip.To(about.name, maxLogged), Path: clip.To(about.path, 2*maxLogged),
+				User: logged(about.user), UserAgent: logged(about.userAgent), Verb: about.verb,
+				Resource: logged(strings.Join(about.resources, ",")), Namespace: logged(about.namespace), Name: logged(about.name), Path: logged(about.path),
 			})
 			return hit
 		}
 	}
 	return nil
 }
+
+// logged returns what the log has of a text: a copy, so that the request it's of needn't stay.
+func logged(text string) string { return strings.Clone(clip.To(text, maxLogged)) }
 
 // exempt tells whether no rule is about a request: tests need the rules, and others the health.
 func exempt(r *http.Request) bool {
@@ -160,11 +163,11 @@ func (f *Faults) note(e Entry) {
 	defer f.mu.Unlock()
 	f.count++
 	e.Number = f.count
-	e.UserAgent, e.Path = strings.Clone(e.UserAgent), strings.Clone(e.Path) // the request's headers needn't stay
-	if len(f.entries) == maxLog {
-		f.entries = append(f.entries[:0], f.entries[1:]...)
+	if len(f.entries) < maxLog {
+		f.entries = append(f.entries, e)
+	} else {
+		f.entries[(f.count-1)%maxLog] = e
 	}
-	f.entries = append(f.entries, e)
 }
 
 // Log returns the faults of the log after the one of a number, of one rule or with "" of all.
@@ -172,8 +175,8 @@ func (f *Faults) Log(rule string, after int64) []Entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	found := []Entry{}
-	for _, e := range f.entries {
-		if e.Number > after && (rule == "" || e.Rule == rule) {
+	for n := max(f.count-int64(len(f.entries)), after, 0); n < f.count; n++ {
+		if e := f.entries[n%maxLog]; rule == "" || e.Rule == rule {
 			found = append(found, e)
 		}
 	}

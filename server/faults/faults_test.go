@@ -361,6 +361,11 @@ func TestStale(t *testing.T) {
 		}
 		seen[version] = true
 	}
+	for _, path := range []string{"?limit=2", "?lite=true&sortBy=metadata.name", "?labelSelector=a=b", "?fieldSelector=metadata.name=s0", "?resourceVersion=0", "?pretty=true"} {
+		if version, _ := namesIn(t, s.Get(configMaps+path)); lists[version] == "" || version == newest {
+			t.Errorf("the list %s is of %s", path, version)
+		}
+	}
 	if len(seen) != 3 {
 		t.Errorf("the lists are of %d versions, want 3: %v", len(seen), seen)
 	}

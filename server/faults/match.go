@@ -18,6 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
@@ -65,15 +66,21 @@ func subjectOf(r *http.Request, asks *authorizer.AttributesRecord) *subject {
 	return s
 }
 
-// lists are a rule's lists of patterns, by their names.
-func (m *Match) lists() map[string]*[]string {
-	return map[string]*[]string{"users": &m.Users, "userAgents": &m.UserAgents, "verbs": &m.Verbs, "resources": &m.Resources, "namespaces": &m.Namespaces, "names": &m.Names}
+// lists are a rule's lists of patterns.
+func (m *Match) lists() []patterns {
+	return []patterns{{"users", m.Users}, {"userAgents", m.UserAgents}, {"verbs", m.Verbs}, {"resources", m.Resources}, {"namespaces", m.Namespaces}, {"names", m.Names}}
+}
+
+// patterns are one of a rule's lists.
+type patterns struct {
+	name string
+	all  []string
 }
 
 // everything tells whether a rule is about all requests.
 func (m *Match) everything() bool {
-	for _, patterns := range m.lists() {
-		if len(*patterns) > 0 && !slices.Contains(*patterns, "*") {
+	for _, list := range m.lists() {
+		if len(list.all) > 0 && !slices.Contains(list.all, "*") {
 			return false
 		}
 	}
@@ -146,7 +153,7 @@ func (a *armed) concerns(s *subject, v Versions) bool {
 	if err != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.failure = err.Error()
+		a.failure = clip.Text(err.Error())
 	}
 	return is && err == nil
 }

@@ -205,17 +205,19 @@ func (r *Rule) validate() (errs field.ErrorList) {
 	if r.Rate != nil && !(*r.Rate > 0 && *r.Rate <= 1) {
 		errs = append(errs, field.Invalid(field.NewPath("rate"), *r.Rate, "must be above 0 and at most 1"))
 	}
-	for name, n := range map[string]int64{"every": r.Every, "times": r.Times} {
-		if n < 0 {
-			errs = append(errs, field.Invalid(field.NewPath(name), n, "must not be negative"))
-		}
+	if r.Every < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("every"), r.Every, "must not be negative"))
 	}
-	for name, patterns := range r.Match.lists() {
-		if len(*patterns) > maxPatterns {
-			errs = append(errs, field.TooMany(field.NewPath("match", name), len(*patterns), maxPatterns))
+	if r.Times < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("times"), r.Times, "must not be negative"))
+	}
+	for _, list := range r.Match.lists() {
+		at := field.NewPath("match", list.name)
+		if len(list.all) > maxPatterns {
+			errs = append(errs, field.TooMany(at, len(list.all), maxPatterns))
 		}
-		if slices.Contains(*patterns, "") {
-			errs = append(errs, field.Invalid(field.NewPath("match", name), "", "must not be empty; leave the list out for all"))
+		if slices.Contains(list.all, "") {
+			errs = append(errs, field.Invalid(at, "", "must not be empty; leave the list out for all"))
 		}
 	}
 	if r.kind() == "" {

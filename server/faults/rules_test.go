@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -370,6 +372,27 @@ func TestLog(t *testing.T) {
 	}
 	if of := logged("?rule=b"); len(of) != 0 {
 		t.Errorf("of another rule there are %+v", of)
+	}
+}
+
+// TestManyAtOnce: of many requests at once exactly as many meet a fault as may, while rules come and go.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.Faults)
+	create(s, "red")
+	fault := s.Fault("times", faults.Rule{Match: ofConfigMaps("get"), Times: 50, Every: 2, Status: unavailable})
+	var met atomic.Int64
+	var requests sync.WaitGroup
+	for range 16 {
+		requests.Go(func() { met.Add(int64(strings.Count(pattern(s, 20), "x"))) })
+	}
+	for i := range 20 {
+		s.Fault(fmt.Sprint("other", i%3), faults.Rule{Match: ofConfigMaps("list"), Status: unavailable}).Remove()
+	}
+	requests.Wait()
+	page := pageOf(t, s, "times")
+	if log := fault.Log(); met.Load() != 50 || len(log) != 50 || page.Hits != 50 || log[49].Request != 100 || log[0].Request != 2 {
+		t.Errorf("%d requests met the fault, the log has %d, and the page says %+v", met.Load(), len(log), page)
 	}
 }
 
