@@ -71,14 +71,17 @@ func startEphemeral(t testing.TB) *apiserver {
 }
 
 // startSecure starts a server with TLS, and thus HTTP/2, that asks for a token.
-func startSecure(t testing.TB) *apiserver {
+func startSecure(t testing.TB) *apiserver { return startSecureWith(t) }
+
+// startSecureWith is startSecure with further arguments.
+func startSecureWith(t testing.TB, args ...string) *apiserver {
 	t.Helper()
 	const token = "secret-of-this-test"
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, "--tls", "--token-file", file)
+	s := start(t, append([]string{"--tls", "--token-file", file}, args...)...)
 	s.token, s.caFile = token, filepath.Join(s.dataDir, "tls.crt")
 	return s
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/features"
 	featurestesting "k8s.io/client-go/features/testing"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -26,13 +27,17 @@ const faultsPath = "/apiserver-lite/v1/faults"
 // fault arms a rule, which is removed with the test, and returns what tells how many requests have met its fault.
 func (s *apiserver) fault(t *testing.T, name, rule string) (hits func() int) {
 	t.Helper()
+	admin, err := rest.HTTPClientFor(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
 	call := func(method, body string) (answer []byte) {
 		t.Helper()
 		r, err := http.NewRequest(method, s.url+faultsPath+"/"+name, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := http.DefaultClient.Do(r)
+		res, err := admin.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +104,13 @@ func isUnanswered(err error) bool {
 
 // TestFaultsOfWrites: what client-go and controller-runtime say of a create that meets a fault, and whether it has happened.
 func TestFaultsOfWrites(t *testing.T) {
-	s := startFaulty(t)
+	for name, s := range map[string]*apiserver{"HTTP/1.1": start(t, "--ephemeral", "--faults"), "HTTP/2": startSecureWith(t, "--faults")} {
+		t.Run(name, func(t *testing.T) { s.faultsOfWrites(t) })
+	}
+}
+
+func (s *apiserver) faultsOfWrites(t *testing.T) {
+	s.define()
 	ofClientGo := s.dynamic().Resource(widgets).Namespace("default")
 	ofRuntime := widgetsClient(t, s)
 	for _, by := range []struct {
