@@ -183,7 +183,7 @@ func TestFaultsOfRetries(t *testing.T) {
 	}
 }
 
-// TestFaultsOfInformer: an informer of client-go comes to hold what there is, whatever happens to its lists and watches.
+// TestFaultsOfInformer: an informer of client-go and a cache of controller-runtime come to hold what there is, whatever happens to their lists and watches.
 func TestFaultsOfInformer(t *testing.T) {
 	for _, mode := range informerModes {
 		for _, test := range []struct {
@@ -209,23 +209,50 @@ func TestFaultsOfInformer(t *testing.T) {
 				s := startFaulty(t)
 				direct := s.dynamic().Resource(widgets).Namespace("default")
 				createMany(t, direct, 0, 5)
-				if mode.watchList { // whose first watch doesn't resume: a cut makes it do so
-					s.fault(t, "first", `{"match": {"userAgents": ["informer"], "cel": "'sendInitialEvents' in request.query"}, "times": 1, "watch": {"end": "cut", "after": "200ms"}}`)
-				}
-				verbs := `"watch"`
-				if test.listed {
-					verbs = `"list"`
-				}
-				hits := s.fault(t, "rule", `{"match": {"userAgents": ["informer"], "verbs": [`+verbs+`]}, `+test.rule+`}`)
-				config := s.config()
-				config.UserAgent = "informer"
-				informer := runInformer(t, dynamicFor(t, config), nil)
+				ofClientGo, hits := s.faultOfInformer(t, "client-go", mode.watchList, test.listed, test.rule)
+				ofRuntime, hitsToo := s.faultOfInformer(t, "controller-runtime", mode.watchList, test.listed, test.rule)
+				informer := runInformer(t, dynamicFor(t, ofClientGo), nil)
+				cached := runCache(t, ofRuntime)
 				createMany(t, direct, 5, 20)
-				eventually(t, "requests meet the fault", func(context.Context) bool { return hits() > 0 })
+				eventually(t, "requests of both meet the fault", func(context.Context) bool { return hits() > 0 && hitsToo() > 0 })
 				eventuallyEqual(t, informer, direct, "")
+				eventually(t, "controller-runtime's cache has what there is", func(ctx context.Context) bool {
+					var has WidgetList
+					if err := cached.List(ctx, &has); err != nil {
+						t.Fatal(err)
+					}
+					found := map[string]string{}
+					for _, w := range has.Items {
+						found[w.Name] = w.ResourceVersion
+					}
+					list, err := direct.List(ctx, metav1.ListOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					same := len(found) == len(list.Items)
+					for _, w := range list.Items {
+						same = same && found[w.GetName()] == w.GetResourceVersion()
+					}
+					return same
+				})
 			})
 		}
 	}
+}
+
+// faultOfInformer arms a rule for the lists or watches of an informer, and returns the configuration that the informer must have.
+func (s *apiserver) faultOfInformer(t *testing.T, name string, streamed, listed bool, rule string) (config *rest.Config, hits func() int) {
+	t.Helper()
+	verb := "watch"
+	if listed {
+		verb = "list"
+	}
+	if streamed { // whose first watch doesn't resume: a cut makes it do so
+		s.fault(t, "first-"+name, `{"match": {"userAgents": ["`+name+`"], "cel": "'sendInitialEvents' in request.query"}, "times": 1, "watch": {"end": "cut", "after": "200ms"}}`)
+	}
+	config = s.config()
+	config.UserAgent = name
+	return config, s.fault(t, "rule-"+name, `{"match": {"userAgents": ["`+name+`"], "resources": ["widgets.example.com"], "verbs": ["`+verb+`"]}, `+rule+`}`)
 }
 
 // createMany creates widgets.
