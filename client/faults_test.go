@@ -27,7 +27,9 @@ func ofWidgets(rule faults.Rule, verbs ...string) faults.Rule {
 }
 
 // after is the Status of a code in the place of an answer.
-func after(code int32) faults.Rule { return faults.Rule{Status: &faults.Status{Code: code, After: true}} }
+func after(code int32) faults.Rule {
+	return faults.Rule{Status: &faults.Status{Code: code, After: true}}
+}
 
 // TestFaultsOfWrites: what a program hears of a create that meets a fault of the server, and whether the widget is there.
 func TestFaultsOfWrites(t *testing.T) {
@@ -41,7 +43,10 @@ func TestFaultsOfWrites(t *testing.T) {
 	}
 	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
 	none := func(err error) bool { return err == nil }
-	unanswered := func(err error) bool { _, refused := errors.AsType[*client.StatusError](err); return err != nil && !refused }
+	unanswered := func(err error) bool {
+		_, refused := errors.AsType[*client.StatusError](err)
+		return err != nil && !refused
+	}
 	for _, test := range []struct {
 		name string
 		rule faults.Rule

@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -454,7 +453,7 @@ func TestOff(t *testing.T) {
 	if root := s.Get("/"); strings.Contains(root, "faults") {
 		t.Errorf("/ has %s", root)
 	}
-	ctx, open := context.WithValue(t.Context(), struct{}{}, 1), func() (watches.Source, watchstream.Options, error) { return nil, watchstream.Options{}, nil }
+	ctx, open := t.Context(), func() (watches.Source, watchstream.Options, error) { return nil, watchstream.Options{}, nil }
 	if n := testing.AllocsPerRun(100, func() {
 		_, _, _ = faults.Open(ctx, open)
 		_ = faults.Source(ctx, nil, nil, nil)
