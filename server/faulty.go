@@ -30,7 +30,7 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 			routes.ServeHTTP(w, r)
 		})
 		if err != nil && !errors.Is(err, wire.ErrGone) {
-			w.code, w.bytes, w.end = 0, 0, ending{} // what was answered nobody got
+			w.code, w.bytes, w.end = 0, 0, ending{lobby: w.end.lobby} // what was answered nobody got
 		}
 		return err
 	})

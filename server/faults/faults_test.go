@@ -369,6 +369,9 @@ func TestStale(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("the lists are of %d versions, want 3: %v", len(seen), seen)
 	}
+	if res, body := s.Do(http.MethodGet, configMaps+"?limit=%zz", ""); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("a query that doesn't parse is answered %s %s", res.Status, body)
+	}
 	hits := len(fault.Log())
 	for _, path := range []string{"?resourceVersion=" + newest, "?resourceVersion=" + newest + "&resourceVersionMatch=NotOlderThan"} {
 		if version, _ := namesIn(t, s.Get(configMaps+path)); version < newest {

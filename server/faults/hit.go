@@ -103,7 +103,10 @@ func (h *Hit) cut(w http.ResponseWriter, r *http.Request, serve func(http.Respon
 
 // stale returns a request for the list as it was at a version.
 func (h *Hit) stale(r *http.Request) *http.Request {
-	query, _ := url.ParseQuery(r.URL.RawQuery)
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return r // it's refused
+	}
 	query.Set("resourceVersion", strconv.FormatInt(h.version, 10))
 	query.Set("resourceVersionMatch", "Exact")
 	old := *r
