@@ -93,6 +93,9 @@ var floors = []floor{
 	{"registry/builtin", []string{"registry", "registry/reads", "registry/writes", "registry/builtin/..."}},
 	{"storage/storagetest", []string{"storage", "storage/embedded", "storage/etcd"}},
 	{"access", []string{"egress", "internal/callout", "internal/private", "internal/reload", "selectors", "storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes"}},
+	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
+	{"backup/own", []string{"access", "backup/document", "client"}}, // what a server makes by itself
+	{"backup/recording", []string{"backup/document", "backup/own", "client"}},
 	{"system", []string{"storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/builtin/network", "controllers", "access"}},
 	{"admission/match", []string{"registry", "registry/reads", "registry/writes", "registry/expression"}},
 	{"admission/plugins", []string{"access", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/jsontree", "registry/quota"}},
@@ -129,9 +132,8 @@ var floors = []floor{
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
 	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
-	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server/faults", "server"}},
+	{"server/servertest", []string{"backup/recording", "client", "selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server/faults", "server"}},
 	{"server/width", nil}, // measures its own process
-	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
 	{"internal/commandline", []string{"internal/exit"}},
 	{"client/cli", []string{"internal/commandline", "internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
@@ -147,8 +149,9 @@ var floors = []floor{
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"internal/commandline", "internal/exit", "storage", "storage/etcd", "storage/remote"}},
 	{"backup", []string{"internal/commandline", "internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
-	{"backup/text", []string{"access", "internal/exit", "client", "client/cli", "backup/document"}},
-	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text"}},
+	{"backup/text", []string{"internal/exit", "client", "client/cli", "backup/document", "backup/own"}},
+	{"backup/playback", []string{"internal/exit", "client", "client/cli", "backup/recording"}},
+	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text", "backup/playback"}},
 	{"", []string{"controllers", "internal/commandline", "internal/exit", "server", "client/cli", "commands", "dropin", "storage/etcd", "internal/disk"}}, // main
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/backup/document"
+	"github.com/apiserver-lite/apiserver-lite/backup/own"
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 )
@@ -178,9 +179,6 @@ func (e *export) choose(ctx context.Context) (revision string, err error) {
 	return first.ResourceVersion, nil
 }
 
-// aliases are resources whose objects another one has, too.
-var aliases = []string{"events.events.k8s.io"}
-
 // unasked are those that are exported where they're named only: what they hold is of the moment.
 var unasked = []string{"events", "leases.coordination.k8s.io"}
 
@@ -192,13 +190,13 @@ func (e *export) find(ctx context.Context) (all []client.ResourceInfo, err error
 			if err != nil {
 				return nil, err
 			}
-			if fullName(kind) == "secrets" && !e.secrets {
+			if own.FullName(kind) == "secrets" && !e.secrets {
 				return nil, errors.New("secrets are exported with --secrets only")
 			}
 			if e.namespace != "" && !kind.Namespaced {
-				return nil, fmt.Errorf("%s are in no namespace: export them without --namespace", fullName(kind))
+				return nil, fmt.Errorf("%s are in no namespace: export them without --namespace", own.FullName(kind))
 			}
-			if !slices.ContainsFunc(all, func(k client.ResourceInfo) bool { return fullName(k) == fullName(kind) }) {
+			if !slices.ContainsFunc(all, func(k client.ResourceInfo) bool { return own.FullName(k) == own.FullName(kind) }) {
 				all = append(all, kind)
 			}
 		}
@@ -209,26 +207,21 @@ func (e *export) find(ctx context.Context) (all []client.ResourceInfo, err error
 		if by := document.Rank(a.APIVersion, a.Kind) - document.Rank(b.APIVersion, b.Kind); by != 0 {
 			return by
 		}
-		return strings.Compare(fullName(a), fullName(b))
+		return strings.Compare(own.FullName(a), own.FullName(b))
 	})
 	return all, nil
 }
 
 // every returns the kinds that are exported where none is named: what is stored here, and can be created.
 func (e *export) every(ctx context.Context) (all []client.ResourceInfo, err error) {
-	found, err := e.server.AllResources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere, err := e.aggregated(ctx, found)
+	found, err := own.Kinds(ctx, e.server)
 	if err != nil {
 		return nil, err
 	}
 	for _, kind := range found {
-		name := fullName(kind)
+		name := own.FullName(kind)
 		switch {
-		case !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "create"):
-		case slices.Contains(aliases, name) || slices.Contains(unasked, name) || elsewhere[kind.APIVersion]:
+		case slices.Contains(unasked, name):
 		case name == "secrets" && !e.secrets:
 		case e.namespace != "" && !kind.Namespaced && name != "namespaces":
 		default:
@@ -236,41 +229,6 @@ func (e *export) every(ctx context.Context) (all []client.ResourceInfo, err erro
 		}
 	}
 	return all, nil
-}
-
-// aggregated returns the versions that other servers behind this one have, which have revisions of their own.
-func (e *export) aggregated(ctx context.Context, found []client.ResourceInfo) (elsewhere map[string]bool, err error) {
-	elsewhere = map[string]bool{}
-	for _, kind := range found {
-		if fullName(kind) != "apiservices.apiregistration.k8s.io" {
-			continue
-		}
-		list, err := client.Resource[client.Object](e.server, kind.APIVersion, kind.Plural).List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for o, err := range list.All(ctx) {
-			if err != nil {
-				return nil, err
-			}
-			var spec struct {
-				Group, Version string
-				Service        *struct{}
-			}
-			if err := o.Decode(&spec, "spec"); err == nil && spec.Service != nil {
-				elsewhere[strings.TrimPrefix(spec.Group+"/"+spec.Version, "/")] = true
-			}
-		}
-	}
-	return elsewhere, nil
-}
-
-// fullName returns the resource's plural with its group.
-func fullName(kind client.ResourceInfo) string {
-	if group := document.Group(kind.APIVersion); group != "" {
-		return kind.Plural + "." + group
-	}
-	return kind.Plural
 }
 
 // list calls fn with each object of a kind that is exported, with what the server sets, and with its uid.
@@ -296,7 +254,7 @@ func (e *export) list(ctx context.Context, kind client.ResourceInfo, fn func(o d
 			return fmt.Errorf("%s %s: %w", of, raw.Name(), err)
 		}
 		if document.Text(o, "metadata", "deletionTimestamp") != "" || e.gone[document.NamespaceOf(o)] {
-			if kindOf(o) == "Namespace" {
+			if own.KindOf(o) == "Namespace" {
 				e.gone[document.NameOf(o)] = true
 			}
 			if !e.again {
@@ -353,8 +311,8 @@ func readAhead(ctx context.Context, list *client.List[client.Object]) (objects i
 
 // write writes an object, unless the server makes it by itself.
 func (e *export) write(kind client.ResourceInfo, o document.Object) error {
-	strip(o, !slices.Contains(kind.Subresources, "status"))
-	if serverMakes(o) {
+	own.Strip(o, !slices.Contains(kind.Subresources, "status"))
+	if own.ServerMakes(o) {
 		e.own++
 		return nil
 	}
@@ -362,7 +320,7 @@ func (e *export) write(kind client.ResourceInfo, o document.Object) error {
 		delete(owner, "uid") // an import finds the owner by its name
 	}
 	e.wrote++
-	return e.to.write(fullName(kind), o)
+	return e.to.write(own.FullName(kind), o)
 }
 
 // countSecrets counts what --secrets would have exported.
@@ -409,7 +367,7 @@ func (e *export) covers(namespace, resource string) bool {
 	switch {
 	case e.namespace != "" && namespace != e.namespace:
 		return false
-	case slices.ContainsFunc(e.kinds, func(k client.ResourceInfo) bool { return fullName(k) == resource }):
+	case slices.ContainsFunc(e.kinds, func(k client.ResourceInfo) bool { return own.FullName(k) == resource }):
 		return true
 	case len(e.named) > 0 || resource == "secrets" || slices.Contains(unasked, resource):
 		return false

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/backup/document"
+	"github.com/apiserver-lite/apiserver-lite/backup/own"
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
 
@@ -116,7 +117,7 @@ func (t *target) put(ctx context.Context, o document.Object) (outcome, error) {
 	return what, err
 }
 
-// write is put of an object that is ready for it. withStatus is as of strip. ErrNotFound says that its namespace isn't there.
+// write is put of an object that is ready for it. withStatus is as of own.Strip. ErrNotFound says that its namespace isn't there.
 func (t *target) write(ctx context.Context, of client.Collection[client.Object], object client.Object, withStatus bool) (outcome, error) {
 	options := []client.Option{client.FieldManager(fieldManager)}
 	if t.dryRun {
@@ -154,7 +155,7 @@ func same(a, b client.Object, withStatus bool) bool {
 		if err != nil {
 			return false
 		}
-		strip(o, withStatus)
+		own.Strip(o, withStatus)
 		texts[i] = document.Append(nil, o)
 	}
 	return bytes.Equal(texts[0], texts[1])
@@ -225,7 +226,7 @@ func (t *target) made(o document.Object) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch kindOf(o) {
+	switch own.KindOf(o) {
 	case "Namespace":
 		t.madeNamespaces[document.NameOf(o)] = true
 	case definition:
@@ -263,7 +264,7 @@ func definedVersions(o document.Object) (all []string) {
 // settle waits until the definitions among objects that were given to the server are established, and their kinds served. Those that aren't
 // in time are found missing by their objects.
 func (t *target) settle(ctx context.Context, items []*item) {
-	if t.dryRun || len(items) == 0 || items[0].object == nil || kindOf(items[0].object) != definition {
+	if t.dryRun || len(items) == 0 || items[0].object == nil || own.KindOf(items[0].object) != definition {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, definitionPatience)

@@ -1,4 +1,5 @@
-package text
+// Package own tells what of a server is its users' own, and what the server sets or makes by itself: for those who copy it to another server.
+package own
 
 import (
 	"bytes"
@@ -11,8 +12,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/backup/document"
 )
 
-// kindOf returns kind.group.
-func kindOf(o document.Object) string {
+// KindOf returns kind.group.
+func KindOf(o document.Object) string {
 	kind, group := document.Text(o, "kind"), document.Group(document.Text(o, "apiVersion"))
 	if group != "" {
 		kind += "." + group
@@ -40,9 +41,9 @@ var madeByLabel = map[string][2]string{
 // startNamespaces are those that a server begins with.
 var startNamespaces = []string{"default", "kube-node-lease", "kube-public", "kube-system"}
 
-// serverMakes tells whether a server makes the object by itself, as it is. The object has been through strip.
-func serverMakes(o document.Object) bool {
-	kind, namespace, name := kindOf(o), document.NamespaceOf(o), document.NameOf(o)
+// ServerMakes tells whether a server makes the object by itself, as it is. The object has been through Strip.
+func ServerMakes(o document.Object) bool {
+	kind, namespace, name := KindOf(o), document.NamespaceOf(o), document.NameOf(o)
 	for _, at := range madeByName[kind] {
 		if at == namespace+"/"+name || at == "*/"+name {
 			return true
@@ -89,8 +90,8 @@ var ownRules = sync.OnceValue(func() map[string][]byte {
 	for _, rule := range access.OwnRules() {
 		asJSON, _ := json.Marshal(rule) // of these types can't fail
 		o, _ := document.Decode(asJSON)
-		strip(o, false)
-		all[kindOf(o)+" "+document.NamespaceOf(o)+"/"+document.NameOf(o)] = document.Append(nil, o)
+		Strip(o, false)
+		all[KindOf(o)+" "+document.NamespaceOf(o)+"/"+document.NameOf(o)] = document.Append(nil, o)
 	}
 	return all
 })
@@ -98,14 +99,44 @@ var ownRules = sync.OnceValue(func() map[string][]byte {
 // jobLabels are what a server gives to the template of a Job whose selector it makes.
 var jobLabels = []string{"controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"}
 
-// strip removes from an object what the server sets, and what another server would have to set in its own way: its place in the store,
+// Keeps tells whether an object that has been through Strip lacks what must not change in an update.
+func Keeps(o document.Object) bool {
+	return KindOf(o) == "Job.batch" && document.Map(o, "spec")["manualSelector"] != true
+}
+
+// Keep gives such an object what the server has made there by itself.
+func Keep(o, there document.Object) {
+	template := document.Map(o, "spec", "template")
+	if !Keeps(o) || template == nil {
+		return
+	}
+	document.Map(o, "spec")["selector"] = document.Map(there, "spec")["selector"]
+	made := document.Map(there, "spec", "template", "metadata", "labels")
+	for _, label := range jobLabels {
+		if value, has := made[label]; has {
+			within(within(template, "metadata"), "labels")[label] = value
+		}
+	}
+}
+
+// within returns the mapping that a member is, which is made if need be.
+func within(of map[string]any, name string) map[string]any {
+	in, is := of[name].(map[string]any)
+	if !is {
+		in = map[string]any{}
+		of[name] = in
+	}
+	return in
+}
+
+// Strip removes from an object what the server sets, and what another server would have to set in its own way: its place in the store,
 // addresses, uids. withStatus says that the status is the object's own, because its kind has no other way to write it.
-func strip(o document.Object, withStatus bool) {
+func Strip(o document.Object, withStatus bool) {
 	document.ClearMetadata(o)
 	if !withStatus {
 		delete(o, "status")
 	}
-	switch kindOf(o) {
+	switch KindOf(o) {
 	case "Namespace":
 		document.Drop(o, "metadata", "labels", "kubernetes.io/metadata.name")
 		delete(o, "spec") // its finalizer

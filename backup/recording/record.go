@@ -1,0 +1,376 @@
+package recording
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/backup/own"
+	"github.com/apiserver-lite/apiserver-lite/client"
+)
+
+// RecordOptions say what Record records. The zero value is everything but Secrets, from now on.
+type RecordOptions struct {
+	// Resources are the kinds, as people name them. Without any it's all kinds, also those that are defined meanwhile.
+	Resources []string
+	// Secrets records Secrets, too.
+	Secrets bool
+	// From is the resourceVersion to begin at: with the state that was there then, and what has happened since. Defaults to now.
+	From string
+	// ChangesOnly leaves out the state that the recording would begin with.
+	ChangesOnly bool
+	// Gzip compresses the file.
+	Gzip bool
+	// Log is told when the server is away. Defaults to nothing.
+	Log *slog.Logger
+	// Begun, unless it's nil, is called when the state is written, before the first change.
+	Begun func(resourceVersion string, objects int)
+}
+
+// Recorded says what a file has.
+type Recorded struct {
+	Changes int // those of the state included
+	Gaps    int // how often history was gone
+}
+
+// Record writes to a file what happens to a server's objects, until ctx ends, which is no error. It goes on over restarts of the server. Errors
+// are a refusal of the server's, and that the file can't be written: then what is there already can be replayed.
+func Record(ctx context.Context, server *client.Client, to io.Writer, o RecordOptions) (Recorded, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &recorder{RecordOptions: o, server: server, to: newWriter(to, o.Gzip), version: o.From, known: map[identity]seen{}}
+	var flushing sync.WaitGroup
+	flushing.Go(func() { r.to.run(ctx, func(err error) { cancel(fmt.Errorf("write the recording: %w", err)) }) })
+	err := r.run(ctx)
+	cancel(nil)
+	flushing.Wait()
+	if r.to.failed() == nil && r.begun && err == nil {
+		_ = r.to.write(Line{Time: time.Now().UTC(), Type: End, ResourceVersion: r.version}) // close has its error
+	}
+	if failed := r.to.close(); failed != nil && (err == nil || r.to.failed() != nil) {
+		err = fmt.Errorf("write the recording: %w", failed)
+	}
+	return Recorded{Changes: r.to.changes, Gaps: r.gaps}, err
+}
+
+// identity tells objects apart, whatever version they're shown in.
+type identity struct {
+	kind string // with its group
+	client.Key
+}
+
+func identityOf(o client.Object) identity {
+	return identity{kindOf(o), client.Key{Namespace: o.Namespace(), Name: o.Name()}}
+}
+
+// seen is what is kept of an object.
+type seen struct{ apiVersion, uid, version string }
+
+// recorder is one Record.
+type recorder struct {
+	RecordOptions
+	server *client.Client
+	to     *writer
+
+	kinds   map[string]client.ResourceInfo // by plural and group
+	begun   bool
+	version string // everything up to it is written
+	known   map[identity]seen
+	gaps    int
+	awaits  client.Object // a definition that was just established; its kind isn't followed yet
+}
+
+// errKinds says that the kinds that are followed have changed.
+var errKinds = errors.New("the server's kinds have changed")
+
+// run records until ctx ends.
+func (r *recorder) run(ctx context.Context) (err error) {
+	if r.kinds, err = r.find(ctx); err == nil && r.From != "" {
+		err = r.beginAt(ctx)
+	}
+	for err == nil {
+		err = r.follow(ctx)
+		if !errors.Is(err, errKinds) {
+			break
+		}
+		err = r.findAgain(ctx)
+	}
+	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return r.to.failed()
+	}
+	return err
+}
+
+// findAgain finds the kinds to record, until that of a new definition is among them, which may take the server a moment. Nothing is lost by
+// that: what happens meanwhile is read from history.
+func (r *recorder) findAgain(ctx context.Context) (err error) {
+	for deadline := time.Now().Add(patience); ; {
+		if r.kinds, err = r.find(ctx); err != nil || r.awaits == nil || r.follows(r.awaits) {
+			break
+		}
+		if time.Now().After(deadline) {
+			r.Log.Warn("a definition's kind isn't served, and so not recorded", "definition", r.awaits.Name(), "after", patience)
+			break
+		}
+		of := client.Resource[client.Object](r.server, r.awaits.APIVersion(), "customresourcedefinitions")
+		now, err := of.Get(ctx, r.awaits.Name())
+		if errors.Is(err, client.ErrNotFound) || err == nil && r.follows(*now) { // it's gone, or another one by now
+			break
+		}
+		if err = r.pause(ctx); err != nil {
+			return err
+		}
+	}
+	r.awaits = nil
+	return err
+}
+
+// pause waits a moment before kinds are looked up again.
+func (r *recorder) pause(ctx context.Context) error {
+	select {
+	case <-time.After(lookPause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// find returns the kinds to record.
+func (r *recorder) find(ctx context.Context) (map[string]client.ResourceInfo, error) {
+	var found []client.ResourceInfo
+	var err error
+	if len(r.Resources) == 0 {
+		if found, err = own.Kinds(ctx, r.server); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range r.Resources {
+		kind, err := r.server.Find(ctx, name)
+		switch {
+		case err != nil && !(r.begun && errors.Is(err, client.ErrNotFound)): // its definition was there when this began
+			return nil, err
+		case err == nil && own.FullName(kind) == "secrets" && !r.Secrets:
+			return nil, errors.New("secrets are recorded with --secrets only")
+		case err == nil:
+			found = append(found, kind)
+		}
+	}
+	kinds := map[string]client.ResourceInfo{}
+	for _, kind := range found {
+		if name := own.FullName(kind); slices.Contains(kind.Verbs, "watch") && (name != "secrets" || r.Secrets) {
+			kinds[name] = kind
+		}
+	}
+	if len(kinds) == 0 {
+		return nil, errors.New("the server has none of these kinds any more")
+	}
+	return kinds, nil
+}
+
+// beginAt writes the state of an earlier version.
+func (r *recorder) beginAt(ctx context.Context) error {
+	var all state
+	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
+		if r.ChangesOnly {
+			break
+		}
+		kind := r.kinds[name]
+		list, err := client.Resource[client.Object](r.server, kind.APIVersion, kind.Plural).List(ctx, client.At(r.From))
+		if err != nil {
+			return fmt.Errorf("list %s at resourceVersion %s: %w", name, r.From, err)
+		}
+		for o, err := range list.All(ctx) {
+			if err != nil {
+				return fmt.Errorf("list %s at resourceVersion %s: %w", name, r.From, err)
+			}
+			all = append(all, client.Event[client.Object]{Type: client.Added, Object: o, Key: client.Key{Namespace: o.Namespace(), Name: o.Name()}, ResourceVersion: o.ResourceVersion()})
+		}
+	}
+	return r.begin(client.State[client.Object]{Objects: all, Version: r.From})
+}
+
+// follow records until the kinds have changed, or ctx ends.
+func (r *recorder) follow(ctx context.Context) error {
+	var names []string
+	for _, kind := range r.kinds {
+		group, version, found := strings.Cut(kind.APIVersion, "/")
+		if !found {
+			group, version = "", kind.APIVersion
+		}
+		names = append(names, kind.Plural+"."+version+"."+group)
+	}
+	slices.Sort(names)
+	options := []client.Option{client.Bookmarks()}
+	if r.begun {
+		options = append(options, client.Since(r.version))
+	}
+	for step, err := range client.FollowAll(ctx, r.server, "", names, options...) {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, client.ErrExpired):
+			r.Log.Warn("history is gone: listing anew")
+		case errors.Is(err, client.ErrNotFound) && r.begun: // a definition is gone
+			return cmp.Or(r.pause(ctx), errKinds)
+		case errors.Is(err, client.ErrNotFound):
+			return fmt.Errorf("the server has no watch of several kinds, which only an apiserver-lite has: %w", err)
+		case err != nil && refused(err):
+			return err
+		case err != nil:
+			r.Log.Warn("trying again", "error", err)
+		case step.State != nil && !r.begun:
+			err = r.begin(*step.State)
+		case step.State != nil:
+			err = r.bridge(*step.State)
+		default:
+			err = r.take(step.Event)
+		}
+		if errors.Is(err, errKinds) || r.to.failed() != nil {
+			return cmp.Or(r.to.failed(), err)
+		}
+	}
+	return nil
+}
+
+// refused tells whether the server has refused what would be refused again.
+func refused(err error) bool {
+	refusal, ok := errors.AsType[*client.StatusError](err)
+	return ok && refusal.Code >= http.StatusBadRequest && refusal.Code < http.StatusInternalServerError && refusal.Code != http.StatusTooManyRequests && refusal.Code != http.StatusConflict
+}
+
+// begin writes the state that the recording begins with.
+func (r *recorder) begin(now client.State[client.Object]) error {
+	at := time.Now().UTC()
+	if err := r.to.write(Line{Time: at, Type: Begin, Form: Form, ResourceVersion: now.Version}); err != nil {
+		return err
+	}
+	r.begun, r.version = true, now.Version
+	state(now.Objects).sort()
+	for _, e := range now.Objects {
+		r.note(e)
+		if !r.ChangesOnly {
+			if err := r.to.write(Line{Time: at, Type: Added, Object: *e.Object}); err != nil {
+				return err
+			}
+		}
+	}
+	err := r.to.flush()
+	if r.Begun != nil && err == nil {
+		r.Begun(now.Version, len(now.Objects))
+	}
+	return err
+}
+
+// note remembers an object.
+func (r *recorder) note(e client.Event[client.Object]) {
+	r.known[identityOf(*e.Object)] = seen{e.Object.APIVersion(), e.Object.UID(), e.ResourceVersion}
+}
+
+// take writes an event. errKinds says that it's a definition of a kind that isn't followed yet.
+func (r *recorder) take(e client.Event[client.Object]) error {
+	r.version = e.ResourceVersion
+	if e.Type == client.Bookmark {
+		return nil
+	}
+	if e.Type == client.Deleted {
+		delete(r.known, identityOf(*e.Object))
+	} else {
+		r.note(e)
+	}
+	if err := r.to.write(Line{Time: time.Now().UTC(), Type: e.Type.String(), Object: *e.Object}); err != nil {
+		return err
+	}
+	if len(r.Resources) == 0 && e.Type != client.Deleted && kindOf(*e.Object) == definition && established(*e.Object) && !r.follows(*e.Object) {
+		r.awaits = *e.Object
+		return errKinds
+	}
+	return nil
+}
+
+// definition is the kind of definitions.
+const definition = "CustomResourceDefinition.apiextensions.k8s.io"
+
+// follows tells whether the kind that a definition has is followed, or isn't served.
+func (r *recorder) follows(o client.Object) bool {
+	var spec struct {
+		Group    string
+		Names    struct{ Plural string }
+		Versions []struct {
+			Name   string
+			Served bool
+		}
+	}
+	if o.Decode(&spec, "spec") != nil {
+		return true
+	}
+	at, followed := r.kinds[spec.Names.Plural+"."+spec.Group]
+	served := false
+	for _, v := range spec.Versions {
+		if v.Served && followed && at.APIVersion == spec.Group+"/"+v.Name {
+			return true
+		}
+		served = served || v.Served
+	}
+	return !served
+}
+
+// bridge writes what makes the state of what was there before history was gone.
+func (r *recorder) bridge(now client.State[client.Object]) error {
+	at := time.Now().UTC()
+	r.gaps++
+	r.version = now.Version
+	if err := r.to.write(Line{Time: at, Type: Gap}); err != nil {
+		return err
+	}
+	there := map[identity]string{}
+	for _, e := range now.Objects {
+		there[identityOf(*e.Object)] = e.Object.UID()
+	}
+	gone := slices.SortedFunc(maps.Keys(r.known), func(a, b identity) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, id := range gone {
+		was := r.known[id]
+		if there[id] == was.uid {
+			continue
+		}
+		delete(r.known, id)
+		kind, _, _ := strings.Cut(id.kind, ".")
+		object, err := json.Marshal(client.Meta{APIVersion: was.apiVersion, Kind: kind, Metadata: client.Metadata{Name: id.Name, Namespace: id.Namespace, UID: was.uid}})
+		if err == nil {
+			err = r.to.write(Line{Time: at, Type: Deleted, Object: object})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	state(now.Objects).sort()
+	for _, e := range now.Objects {
+		before, had := r.known[identityOf(*e.Object)]
+		if had && before.version == e.ResourceVersion {
+			continue
+		}
+		r.note(e)
+		change := Line{Time: at, Type: Added, Object: *e.Object}
+		if had {
+			change.Type = Modified
+		}
+		if err := r.to.write(change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
