@@ -140,6 +140,14 @@ func (r *replayer) do(ctx context.Context, c *change, id identity) error {
 	if errors.Is(err, client.ErrNotFound) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if at := r.objects[id]; at != nil { // it has gone with its definition, which is being deleted in the recording
+			at.gone, at.line = true, c.at
+			r.result.Unchanged++
+			if c.Type == Deleted {
+				delete(r.objects, id)
+			}
+			return nil
+		}
 		r.unserved[kindOf(c.Object)+" in "+c.Object.APIVersion()]++
 		return nil
 	}

@@ -114,27 +114,47 @@ func (r *recorder) run(ctx context.Context) (err error) {
 	return err
 }
 
-// findAgain finds the kinds to record, until that of a new definition is among them, which may take the server a moment. Nothing is lost by
-// that: what happens meanwhile is read from history.
-func (r *recorder) findAgain(ctx context.Context) (err error) {
+// findAgain finds the kinds to record. That of a new definition is asked for by itself, which is fast, until it's served. Nothing that happens
+// meanwhile is lost, unless the kind is gone by then: it's read from history.
+func (r *recorder) findAgain(ctx context.Context) error {
 	for deadline := time.Now().Add(patience); ; {
-		if r.kinds, err = r.find(ctx); err != nil || r.awaits == nil || r.follows(r.awaits) {
-			break
+		var err error
+		if r.awaits == nil {
+			r.kinds, err = r.find(ctx)
+		} else {
+			err = r.join(ctx)
 		}
-		if time.Now().After(deadline) {
-			r.Log.Warn("a definition's kind isn't served, and so not recorded", "definition", r.awaits.Name(), "after", patience)
-			break
+		switch {
+		case err == nil:
+			r.awaits = nil
+			return nil
+		case ctx.Err() != nil || refused(err) && !errors.Is(err, client.ErrNotFound):
+			return err
+		case errors.Is(err, client.ErrNotFound) && time.Now().After(deadline):
+			return err
+		case !errors.Is(err, client.ErrNotFound):
+			r.Log.Warn("trying again", "error", err)
 		}
-		of := client.Resource[client.Object](r.server, r.awaits.APIVersion(), "customresourcedefinitions")
-		now, err := of.Get(ctx, r.awaits.Name())
-		if errors.Is(err, client.ErrNotFound) || err == nil && r.follows(*now) { // it's gone, or another one by now
-			break
-		}
-		if err = r.pause(ctx); err != nil {
+		if err := r.pause(ctx); err != nil {
 			return err
 		}
 	}
-	r.awaits = nil
+}
+
+// join adds the kind of a new definition to those that are followed. ErrNotFound says that it isn't served yet.
+func (r *recorder) join(ctx context.Context) error {
+	kind, err := r.server.Find(ctx, r.awaits.Name())
+	if err == nil {
+		r.kinds[own.FullName(kind)] = kind
+		return nil
+	}
+	if !errors.Is(err, client.ErrNotFound) {
+		return err
+	}
+	now, gone := client.Resource[client.Object](r.server, r.awaits.APIVersion(), "customresourcedefinitions").Get(ctx, r.awaits.Name())
+	if errors.Is(gone, client.ErrNotFound) || gone == nil && now.UID() != r.awaits.UID() {
+		return nil
+	}
 	return err
 }
 
@@ -154,7 +174,7 @@ func (r *recorder) find(ctx context.Context) (map[string]client.ResourceInfo, er
 	var err error
 	if len(r.Resources) == 0 {
 		if found, err = own.Kinds(ctx, r.server); err != nil {
-			return nil, err
+			return nil, err // ErrNotFound: a group has gone meanwhile
 		}
 	}
 	for _, name := range r.Resources {

@@ -64,11 +64,24 @@ func record(t *testing.T, s *servertest.Server, o recording.RecordOptions) *runn
 	return r
 }
 
+// until waits until the file has a text so many times.
+func (r *running) until(text string, times int) {
+	r.t.Helper()
+	await.Until(r.t, fmt.Sprintf("%s is recorded %d times", text, times), func() bool {
+		select {
+		case err := <-r.result:
+			r.t.Fatalf("the recording ends with %v", err)
+		default:
+		}
+		return strings.Count(r.file.unpacked(), text) >= times
+	})
+}
+
 // end waits until the recording has what was done by now, and returns it.
 func (r *running) end() []byte {
 	r.t.Helper()
 	r.server.PostYAML("/api/v1/namespaces/default/configmaps", "metadata: {name: the-end}")
-	await.Until(r.t, "the last change is recorded", func() bool { return strings.Contains(r.file.unpacked(), `"name":"the-end"`) })
+	r.until(`"name":"the-end"`, 1)
 	r.stop()
 	if err := <-r.result; err != nil {
 		r.t.Fatal(err)
