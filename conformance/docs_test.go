@@ -44,6 +44,7 @@ var blocks = []struct {
 	{page: "upgrade", begins: "apiserver-lite snapshot restore", server: "apiserver-lite --data-dir data\napiserver-lite snapshot save before.db --server http://127.0.0.1:8080", want: "restored before.db into old: "},
 	{page: "operations", begins: "apiserver-lite --data-dir data", want: "listening on"},
 	{page: "operations", begins: "apiserver-lite export", server: "apiserver-lite --console=false\ncurl -sfo /dev/null -d '{\"metadata\":{\"name\":\"a\"}}' -H 'Content-Type: application/json' http://127.0.0.1:8080/api/v1/namespaces/default/configmaps\nexport APISERVER_LITE_SERVER=http://127.0.0.1:8080\n", want: "imported 1 object: 0 created, 0 changed, 1 unchanged"},
+	{page: "operations", begins: "apiserver-lite record", not: "it needs two servers; e2e records one and replays into another"},
 	{page: "operations", begins: "mkdir manifests", want: "listening on"},
 	{page: "operations", begins: "apiserver-lite migrate", not: "it needs an etcd; e2e migrates"},
 	{page: "operations", begins: "apiserver-lite --data-dir one", not: "it needs six ports; e2e starts members in the same way"},

@@ -43,7 +43,7 @@ type Recorded struct {
 	Gaps    int // how often history was gone
 }
 
-// Record writes to a file what happens to a server's objects, until ctx ends, which is no error. It goes on over restarts of the server. Errors
+// Record writes to a file what happens to a server's objects, until ctx ends, which is no error once it has begun. It goes on over restarts of the server. Errors
 // are a refusal of the server's, and that the file can't be written: then what is there already can be replayed.
 func Record(ctx context.Context, server *client.Client, to io.Writer, o RecordOptions) (Recorded, error) {
 	if o.Log == nil {
@@ -55,6 +55,9 @@ func Record(ctx context.Context, server *client.Client, to io.Writer, o RecordOp
 	var flushing sync.WaitGroup
 	flushing.Go(func() { r.to.run(ctx, func(err error) { cancel(fmt.Errorf("write the recording: %w", err)) }) })
 	err := r.run(ctx)
+	if err == nil && !r.begun {
+		err = fmt.Errorf("the recording hasn't begun: %w", context.Cause(ctx))
+	}
 	cancel(nil)
 	flushing.Wait()
 	if r.to.failed() == nil && r.begun && err == nil {

@@ -40,7 +40,7 @@ func TestSchedule(t *testing.T) {
 		working.Go(func() {
 			for c := range s.ready {
 				mu.Lock()
-				for before := max(0, c.at-window); before < c.at; before++ { // older ones have made room for it
+				for before := max(0, c.at-window); before < c.at; before++ { // few that are older can be undone
 					waits := meet(own[before], own[c.at]) || meet(own[before], shares[c.at]) || meet(shares[before], own[c.at])
 					if waits && !done[before] {
 						t.Errorf("change %d begins before %d is done", c.at, before)
