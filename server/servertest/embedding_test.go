@@ -50,3 +50,11 @@ func TestShops(t *testing.T) {
 		t.Log(s.Get("/api/v1/namespaces/shop/configmaps/opening-hours"))
 	})
 }
+
+func TestShopCloses(t *testing.T) {
+	s := servertest.New(t)
+	servertest.Replay(t, s, "testdata/shop.jsonl")
+	if hours := s.Get("/api/v1/namespaces/shop/configmaps/opening-hours"); !strings.Contains(hours, `"monday":"closed"`) {
+		t.Errorf("the hours are %s", hours)
+	}
+}
