@@ -121,6 +121,11 @@ func (w *write) putStatus(ctx context.Context) (changed bool, err error) {
 	if w.status != nil {
 		w.o["status"] = w.status
 	}
+	if w.id.kind == "CertificateSigningRequest.certificates.k8s.io" { // whose approval is no part of what an update of its status may change
+		if err := w.replace(ctx, client.Subresource("approval")); err != nil {
+			return false, err
+		}
+	}
 	err = w.replace(ctx, client.Subresource("status"))
 	w.at.status = status
 	return true, err

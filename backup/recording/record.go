@@ -93,6 +93,7 @@ type recorder struct {
 	version string // everything up to it is written
 	known   map[identity]seen
 	gaps    int
+	fresh   bool          // nothing has come since From
 	awaits  client.Object // a definition that was just established; its kind isn't followed yet
 }
 
@@ -222,6 +223,7 @@ func (r *recorder) beginAt(ctx context.Context) error {
 			all = append(all, client.Event[client.Object]{Type: client.Added, Object: o, Key: client.Key{Namespace: o.Namespace(), Name: o.Name()}, ResourceVersion: o.ResourceVersion()})
 		}
 	}
+	r.fresh = true
 	return r.begin(client.State[client.Object]{Objects: all, Version: r.From})
 }
 
@@ -244,6 +246,8 @@ func (r *recorder) follow(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case r.fresh && (errors.Is(err, client.ErrExpired) || errors.Is(err, client.ErrVersionTooLarge)):
+			return fmt.Errorf("the server's history doesn't have resourceVersion %s: %w", r.From, err)
 		case errors.Is(err, client.ErrExpired):
 			r.Log.Warn("history is gone: listing anew")
 		case errors.Is(err, client.ErrNotFound) && r.begun: // a definition is gone
@@ -304,7 +308,7 @@ func (r *recorder) note(e client.Event[client.Object]) {
 
 // take writes an event. errKinds says that it's a definition of a kind that isn't followed yet.
 func (r *recorder) take(e client.Event[client.Object]) error {
-	r.version = e.ResourceVersion
+	r.version, r.fresh = e.ResourceVersion, false
 	if e.Type == client.Bookmark {
 		return nil
 	}

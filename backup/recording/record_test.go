@@ -154,7 +154,8 @@ func TestRecordRefused(t *testing.T) {
 	}{
 		{"a kind that isn't there", recording.RecordOptions{Resources: []string{"gizmos"}}, `no resource "gizmos"`},
 		{"Secrets unasked", recording.RecordOptions{Resources: []string{"secrets"}}, "with --secrets only"},
-		{"a version to come", recording.RecordOptions{From: "999999999"}, "resourceVersion 999999999: "},
+		{"a version to come", recording.RecordOptions{From: "999999999", Resources: []string{"cm"}}, "list configmaps at resourceVersion 999999999: "},
+		{"changes of a version to come", recording.RecordOptions{From: "999999999", ChangesOnly: true}, "history doesn't have resourceVersion 999999999: "},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

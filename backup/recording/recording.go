@@ -5,10 +5,12 @@
 // MODIFIED and DELETED have the object, as a watch has them; the state that a recording begins with is ADDED, owners before what they own. GAP says that history
 // was gone, so that what follows makes up for changes that nobody has seen. END is the last; a file without it was cut. A file may be gzip.
 //
-// Record follows one stream and keeps of each object its uid and resourceVersion. It has one goroutine more, which brings lines to
-// the file that nobody follows soon. Replay reads in the caller's goroutine, which says what a change has to wait for (schedule), and workers write to the
-// target. All of them end before it returns; a read of a pipe that says nothing ends with the pipe. Replay keeps of each object some hundred bytes, and its uid for good. Bounds: maxLine, windowChanges, windowBytes,
-// maxListed. Locks: those of schedule and replayer, neither of which is taken under the other.
+// Record follows one stream and keeps of each object its uid and resourceVersion, and the state that a recording begins with until it's
+// written. It has one goroutine more, which brings lines to the file that no others follow soon. Replay reads in the caller's goroutine, which says
+// what each change has to wait for (schedule), and workers write to the target; all of them end before Replay returns. It keeps of each object
+// some hundred bytes, and its uid for good, because others may name it as their owner later. Nothing bounds these but the number of objects.
+//
+// Bounds: maxLine, windowChanges, windowBytes, maxListed. Locks: those of writer, schedule and replayer, none of which is taken under another.
 package recording
 
 import (

@@ -3,7 +3,11 @@ package recording_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"os"
@@ -165,6 +169,15 @@ func builtins(t *testing.T, s *servertest.Server) {
 	put(t, s, "POST", "/api/v1/namespaces/default/pods/p/binding", `{"metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`)
 	put(t, s, "PATCH", "/api/v1/namespaces/default/pods/p/status", `{"status":{"phase":"Running"}}`)
 	put(t, s, "POST", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"a":"b"}}`)
+	_, key, _ := ed25519.GenerateKey(nil)
+	request, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csrs := "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	put(t, s, "POST", csrs, fmt.Sprintf(`{"metadata":{"name":"r"},"spec":{"signerName":"example.com/s","usages":["client auth"],"request":%q}}`,
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))))
+	put(t, s, "PATCH", csrs+"/r/approval", `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"R"}]}}`)
 	put(t, s, "POST", "/api/v1/namespaces/default/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"configmaps":"100"}}}`)
 }
 
