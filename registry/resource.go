@@ -178,6 +178,12 @@ func (r *Resource) Begin(ctx context.Context) (func(), error) {
 	return func() {}, nil
 }
 
+// OneByOne tells whether no two objects of the resource are written at the same time: Begin waits.
+func (r *Resource) OneByOne() bool {
+	t := r.Storage.Typed
+	return t != nil && t.Guard.begin != nil
+}
+
 func (r *Resource) Written(ctx context.Context, rev storage.Revision) error {
 	switch t := r.Storage.Typed; {
 	case t == nil:

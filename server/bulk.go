@@ -10,12 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // maxLists is how many Lists are worked for at once. What their objects do is bounded as if each had come alone.
@@ -23,22 +25,11 @@ const maxLists = 32
 
 // serveBulk answers a POST of a List, whose objects are written one after the other.
 func (h *handler) serveBulk(w *response, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return methodNotAllowed(w, http.MethodPost, "only POST is served here")
-	}
-	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
-		return err
-	}
-	w.leaveSeat() // what waits for its place needs none, and each object takes its own
-	place, err := h.capacity.lists.enter(r.Context(), w.held.flow, 1, waitFor(r.Context()))
+	place, text, err := h.enterBulk(w, r)
 	if err != nil {
 		return err
 	}
 	defer place.Leave()
-	text, err := w.readList(r)
-	if err != nil {
-		return err
-	}
 	list, err := bulk.Parse(r, w.query, text)
 	if err != nil {
 		return err
@@ -51,19 +42,67 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", string(negotiation.JSON))
 	w.WriteHeader(http.StatusOK)
-	ctx := context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)) // each finds its own route
-	ctx = audit.NewContext(ctx, nil)
-	serve := func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
-		return h.serveItem(w, rw, item, body)
-	}
-	find := func(apiVersion, kind string) bulk.Place { return bulk.PlaceOf(h.registry.Catalog(), apiVersion, kind) }
-	if err := list.Write(ctx, find, serve, answer); err != nil {
+	if err := list.Write(itemContext(r), h.placeOf, h.itemsOf(w), answer); err != nil {
 		return wire.Gone(err) // cut off: the client has to see that results are missing
 	}
 	return nil
 }
 
-// readList reads a List as JSON, or a rule for faults.
+// enterBulk takes a place among the requests that come with several others, and reads the body. Who calls it leaves the place.
+func (h *handler) enterBulk(w *response, r *http.Request) (place fair.Seat, text []byte, err error) {
+	if r.Method != http.MethodPost {
+		return place, nil, methodNotAllowed(w, http.MethodPost, "only POST is served here")
+	}
+	if _, err := negotiation.Negotiate(r.Header.Values("Accept"), negotiation.OnlyJSON); err != nil {
+		return place, nil, err
+	}
+	w.leaveSeat() // what waits for its place needs none, and each object takes its own
+	if place, err = h.capacity.lists.enter(r.Context(), w.held.flow, 1, waitFor(r.Context())); err != nil {
+		return place, nil, err
+	}
+	if text, err = w.readList(r); err != nil {
+		place.Leave()
+	}
+	return place, text, err
+}
+
+// itemContext returns the context of the requests that come with another one.
+func itemContext(r *http.Request) context.Context {
+	ctx := context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)) // each finds its own route
+	return audit.NewContext(ctx, nil)
+}
+
+func (h *handler) itemsOf(w *response) bulk.Serve {
+	return func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
+		return h.serveItem(w, rw, item, body)
+	}
+}
+
+func (h *handler) placeOf(apiVersion, kind string) bulk.Place {
+	return bulk.PlaceOf(h.registry.Catalog(), apiVersion, kind)
+}
+
+// serveTransaction answers a POST of operations that are stored together or not at all.
+func (h *handler) serveTransaction(w *response, r *http.Request) error {
+	place, text, err := h.enterBulk(w, r)
+	if err != nil {
+		return err
+	}
+	defer place.Leave()
+	t, err := bulk.ParseTransaction(r, w.query, text)
+	if err != nil {
+		return err
+	}
+	w.held.raw.Leave()
+	ctx, _ := h.registry.Store.Pin(itemContext(r))
+	answer, err := t.Do(ctx, bulk.Host{Find: h.placeOf, Named: h.registry.Named, Serve: h.itemsOf(w), Commit: h.registry.Store.Commit})
+	if err != nil {
+		return h.registry.Namespaces.Res.Storage.Fail("", err) // of any resource: what isn't a Status is about storage
+	}
+	return w.writePage(answer)
+}
+
+// readList reads a List or a transaction as JSON, or a rule for faults.
 func (w *response) readList(r *http.Request) ([]byte, error) {
 	media, err := contentType(r)
 	if err != nil {
@@ -96,6 +135,9 @@ func (h *handler) serveItem(of *response, rw http.ResponseWriter, r *http.Reques
 	w := &response{
 		ResponseWriter: rw, log: h.log, auditID: uuid.NewString(), begun: time.Now(), capacity: h.capacity, Grounds: of.Grounds,
 		upload: upload{received: body, read: true},
+	}
+	if op := transaction.Of(r.Context()); op != nil {
+		op.Waits = w.leaveSeat // there may be fewer seats than operations that wait for each other
 	}
 	h.whole(w, r, func(w *response, r *http.Request) {
 		let, err := h.letItemIn(of, w, r)

@@ -8,6 +8,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/health"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // fresh makes sure that a request is judged by what was acknowledged before it on any replica: rights, definitions and the
@@ -41,7 +42,7 @@ func (h *handler) fresh(r *http.Request) (*http.Request, error) {
 func (h *handler) mayPresume(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return h.may == nil && !h.identity.on && h.pulse.Reached() == nil && (strings.HasPrefix(r.URL.Path, "/apis/") || strings.HasPrefix(r.URL.Path, "/api/"))
+		return transaction.Of(r.Context()) == nil && h.may == nil && !h.identity.on && h.pulse.Reached() == nil && (strings.HasPrefix(r.URL.Path, "/apis/") || strings.HasPrefix(r.URL.Path, "/api/"))
 	}
 	return false
 }

@@ -144,6 +144,7 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer, profiles bool) http.Ha
 		routes.Use(parsed(h.enterResource))
 		routes.HandleFunc(bulk.ApplyPath, handle(h.serveBulk))
 		routes.HandleFunc(bulk.CreatePath, handle(h.serveBulk))
+		routes.HandleFunc(bulk.TransactionsPath, handle(h.serveTransaction))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterWait))

@@ -3,7 +3,7 @@
 //   - what a store is (this file), and the errors that its callers test for (errors.go)
 //   - what values go through on their way to etcd and back (transformer.go)
 //   - how keys are built (key.go), and which keys say that a store is ours (marker.go)
-//   - the guards that a context adds to writes (guards.go), and the write of many keys at once (replace.go)
+//   - the guards that a context adds to writes (guards.go), and the writes of several keys at once (batch.go, replace.go)
 //   - the highest revision that was seen of something (watermark.go)
 //
 // Nothing here knows what an object is: values are opaque. Nothing here knows etcd, either.
@@ -103,6 +103,11 @@ type Store interface {
 	// Delete removes a key if its last write is the expected revision, and returns the revision of the
 	// deletion. ErrConflict as for Update, other errors as for Create.
 	Delete(ctx context.Context, key string, expected Revision) (Revision, error)
+
+	// Commit writes several keys in one revision, which it returns, if all conditions hold. Otherwise nothing is written, the error is
+	// ErrConditionFailed, and broken are the conditions that didn't hold. Other errors as for Create, without ErrExists; ErrTooLarge also for
+	// more operations than etcd takes in one transaction. The guards that ctx has don't count: they're among the conditions.
+	Commit(ctx context.Context, b Batch) (rev Revision, broken []Condition, err error)
 
 	// Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
 	// returns no other write is under way: each one has either its revision before plan is called, or a later one than

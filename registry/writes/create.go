@@ -249,14 +249,17 @@ func (w *write) storeNew(ctx context.Context, o *object.Object, raw []byte, cond
 // It then asks again whether they still allow the object.
 func (w *write) storeCreate(ctx context.Context, key string, raw []byte, conds []storage.Condition) (storage.Revision, error) {
 	if w.dryRun {
-		found, err := w.Res.Read(ctx, key)
+		found, err := w.latest(ctx, key)
 		if err == nil && found != nil {
 			err = storage.ErrExists
+		}
+		if op := w.operation(ctx); op != nil && err == nil {
+			err = op.Assume(ctx, storage.Write{Key: key, Value: raw}, 0)
 		}
 		return 0, err
 	}
 	for {
-		rev, err := w.Res.Registry.Store.Create(w.Res.Noting(ctx), key, raw, conds...)
+		rev, err := w.store(ctx).Create(w.Res.Noting(ctx), key, raw, conds...)
 		if w.Res.Noted(rev); !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
 		}
@@ -281,7 +284,11 @@ func (w *write) conditions(ctx context.Context) ([]storage.Condition, error) {
 	if w.Res.Condition.Key != "" {
 		conds = append(conds, w.Res.Condition)
 	}
-	if w.Namespace != "" {
+	inNew, err := w.inPending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.Namespace != "" && !inNew {
 		ns := w.Res.Registry.Namespaces.Cached(w.Namespace)
 		if ns == nil || ns.DeletionTimestamp != "" {
 			return w.readConditions(ctx)
@@ -307,7 +314,11 @@ func (w *write) readConditions(ctx context.Context) ([]storage.Condition, error)
 		}
 		conds = append(conds, storage.Condition{Key: def.Key, Revision: def.Revision})
 	}
-	if w.Namespace != "" {
+	inNew, err := w.inPending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.Namespace != "" && !inNew {
 		cond, err := w.namespaceCondition(ctx)
 		if err != nil {
 			return nil, err

@@ -152,6 +152,11 @@ func (w *write) inBrackets(ctx context.Context, store func() (*kube.Object, erro
 
 // bracketed is inBrackets with errors as they come.
 func (w *write) bracketed(ctx context.Context, store func() (*kube.Object, error)) (stored *kube.Object, err error) {
+	if w.Res.OneByOne() {
+		if err := w.operation(ctx).Sole(w.Plural); err != nil {
+			return nil, ofTransaction(err)
+		}
+	}
 	end, err := w.Res.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -177,7 +182,11 @@ func (w *write) ended() {
 // inQueue waits until the earlier writes of the same object are done, and then changes the object as decide says. It
 // returns the object as stored. A dry run doesn't wait.
 func (w *write) inQueue(ctx context.Context, decide func(old *kube.Object) (outcome, error)) (stored *kube.Object, err error) {
-	if w.dryRun {
+	op := w.operation(ctx)
+	if old, err := pending(op, w.targetKey); old != nil || err != nil {
+		return w.compareAndSwap(ctx, old, decide)
+	}
+	if w.dryRun || op != nil { // operations of two transactions could wait for each other
 		return w.compareAndSwap(ctx, w.Res.Cache.Get(w.targetKey), decide)
 	}
 	_, step := tracing.Begin(ctx, tracing.Turn, "wait for other writes")
@@ -216,7 +225,7 @@ func (w *write) inQueue(ctx context.Context, decide func(old *kube.Object) (outc
 func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide func(old *kube.Object) (outcome, error)) (_ *kube.Object, err error) {
 	fresh := old != nil && old.Err != nil
 	if fresh {
-		if old, err = w.Res.Read(ctx, w.targetKey); err != nil {
+		if old, err = w.latest(ctx, w.targetKey); err != nil {
 			return nil, err
 		}
 	}
@@ -233,7 +242,9 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 		}
 		verdict := err != nil || w.dryRun || !c.remove && !old.Stale && string(c.value) == string(old.Raw())
 		if verdict && fresh {
-			return c.on(old), err
+			if again, err := w.keep(ctx, old, c, err); !again {
+				return c.on(old), err
+			}
 		}
 		if !verdict {
 			stored, err := w.storeOutcome(w.inItsTurn(ctx), old, c)
@@ -245,12 +256,14 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 				return stored, err
 			}
 		}
-		latest, readErr := w.Res.Read(ctx, w.targetKey)
+		latest, readErr := w.latest(ctx, w.targetKey)
 		if readErr != nil {
 			return nil, readErr
 		}
 		if verdict && sameState(old, latest) && (err != nil || w.dryRun || !latest.Stale) {
-			return c.on(old), err
+			if again, err := w.keep(ctx, old, c, err); !again {
+				return c.on(old), err
+			}
 		}
 		old, fresh = latest, true
 	}
@@ -272,9 +285,9 @@ func sameState(a, b *kube.Object) bool {
 }
 
 // storeOutcome stores an outcome in a key that must still be as old is.
-func (e Writer) storeOutcome(ctx context.Context, old *kube.Object, c outcome) (*kube.Object, error) {
+func (w *write) storeOutcome(ctx context.Context, old *kube.Object, c outcome) (*kube.Object, error) {
 	if !c.remove {
-		rev, err := e.storeUpdate(ctx, old, c.value)
+		rev, err := w.storeUpdate(ctx, old, c.value)
 		return kube.NewObject(old.Key, c.value, rev), err
 	}
 	if c.value == nil {
@@ -282,30 +295,30 @@ func (e Writer) storeOutcome(ctx context.Context, old *kube.Object, c outcome) (
 		// The client is shown the object with the deletion's revision, by which it would count as being in the
 		// definition's newest form. So it's brought into that form here. If a webhook fails at that, the object is
 		// deleted all the same.
-		if shown, err := e.View.Shown(ctx, old); err == nil {
+		if shown, err := w.View.Shown(ctx, old); err == nil {
 			c.value = shown.Raw()
 		}
 	}
-	rev, err := e.Res.Registry.Store.Delete(e.Res.Noting(ctx), old.Key, old.Revision)
-	e.Res.Noted(rev)
+	rev, err := w.store(ctx).Delete(w.Res.Noting(ctx), old.Key, old.Revision)
+	w.Res.Noted(rev)
 	return kube.NewObject(old.Key, c.value, rev), err
 }
 
 // storeUpdate stores a new value in a key that must still be as old is. The definition must still be the one by which
 // the value was made.
-func (e Writer) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (storage.Revision, error) {
-	store := e.Res.Registry.Store
-	if e.Res.Condition.Key == "" || registry.Presumes(ctx) { // the definition is a rule
-		rev, err := store.Update(e.Res.Noting(ctx), old.Key, raw, old.Revision)
-		e.Res.Noted(rev)
+func (w *write) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (storage.Revision, error) {
+	store := w.store(ctx)
+	if w.Res.Condition.Key == "" || registry.Presumes(ctx) { // the definition is a rule
+		rev, err := store.Update(w.Res.Noting(ctx), old.Key, raw, old.Revision)
+		w.Res.Noted(rev)
 		return rev, err
 	}
-	for cond := e.Res.Condition; ; {
+	for cond := w.Res.Condition; ; {
 		rev, err := store.Update(ctx, old.Key, raw, old.Revision, cond)
 		if !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
 		}
-		def, err := e.readDefinition(ctx)
+		def, err := w.readDefinition(ctx)
 		if err != nil {
 			return 0, err
 		}

@@ -1,5 +1,6 @@
-// Package bulk makes requests of the objects of a List: one for each, in order, which is judged, admitted, audited and answered as if
-// it had come alone. Kubernetes has nothing of that. It starts no goroutine.
+// Package bulk makes requests of the objects of a List, or of the operations of a transaction: one for each, in order, which is judged,
+// admitted, audited and answered as if it had come alone. Those of a transaction are stored together or not at all. Kubernetes has nothing of
+// that. It starts no goroutine by itself: transaction.Run does.
 package bulk
 
 import (
@@ -28,15 +29,16 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
-// Where Lists are taken.
+// Where Lists and transactions are taken.
 const (
-	ApplyPath  = "/apiserver-lite/v1/apply"
-	CreatePath = "/apiserver-lite/v1/create"
+	ApplyPath        = "/apiserver-lite/v1/apply"
+	CreatePath       = "/apiserver-lite/v1/create"
+	TransactionsPath = "/apiserver-lite/v1/transactions"
 )
 
-// Takes tells whether a request is one that comes with a List.
+// Takes tells whether a request is one that comes with a List or with a transaction.
 func Takes(r *http.Request) bool {
-	return r.Method == http.MethodPost && (r.URL.Path == ApplyPath || r.URL.Path == CreatePath)
+	return r.Method == http.MethodPost && (r.URL.Path == ApplyPath || r.URL.Path == CreatePath || r.URL.Path == TransactionsPath)
 }
 
 // MaxItems is how many objects a List may have. The smallest that can be stored, of 60 bytes, fit in the largest body 50,000 times.
@@ -275,33 +277,48 @@ func (l *List) request(ctx context.Context, find Find, item []byte) (*http.Reque
 		return nil, registry.BadRequest("the object has no kind or no apiVersion")
 	}
 	place := find(sent.APIVersion, sent.Kind)
-	at := []string{"/apis", place.Resource.Group, place.Resource.Version}
-	if place.Resource.Group == "" {
-		at = []string{"/api", place.Resource.Version}
-	}
-	if place.Namespaced {
-		at = append(at, "namespaces", cmp.Or(sent.Metadata.Namespace, l.namespace))
-	}
-	at = append(at, place.Resource.Resource)
+	at := place.path(cmp.Or(sent.Metadata.Namespace, l.namespace))
 	method, media := http.MethodPost, "application/json"
 	if l.apply {
 		if sent.Metadata.Name == "" {
 			return nil, registry.BadRequest("metadata.name is missing, and an apply needs it: generated names are for %s", CreatePath)
 		}
 		at = append(at, sent.Metadata.Name)
-		method, media = http.MethodPatch, "application/apply-patch+yaml"
+		method, media = http.MethodPatch, applyMedia
 	}
+	return newRequest(ctx, l.from, method, at, media, l.query, item)
+}
+
+const applyMedia = "application/apply-patch+yaml"
+
+// path returns the segments of the path of a place's objects. The namespace is for those that are in one.
+func (p Place) path(namespace string) []string {
+	at := []string{"/apis", p.Resource.Group, p.Resource.Version}
+	if p.Resource.Group == "" {
+		at = []string{"/api", p.Resource.Version}
+	}
+	if p.Namespaced {
+		at = append(at, "namespaces", namespace)
+	}
+	return append(at, p.Resource.Resource)
+}
+
+// newRequest makes a request that comes with another one, from.
+func newRequest(ctx context.Context, from *http.Request, method string, at []string, media string, query url.Values, body []byte) (*http.Request, error) {
 	for _, segment := range at[1:] {
 		if err := fits(segment); err != nil {
 			return nil, err
 		}
 	}
-	r := l.from.WithContext(ctx)
-	r.Method, r.URL = method, &url.URL{Path: strings.Join(at, "/"), RawQuery: l.query.Encode()}
-	r.RequestURI, r.Body, r.ContentLength, r.TransferEncoding = r.URL.RequestURI(), http.NoBody, int64(len(item)), nil
-	r.Header = http.Header{"Content-Type": {media}, "Accept": {"application/json"}}
+	r := from.WithContext(ctx)
+	r.Method, r.URL = method, &url.URL{Path: strings.Join(at, "/"), RawQuery: query.Encode()}
+	r.RequestURI, r.Body, r.ContentLength, r.TransferEncoding = r.URL.RequestURI(), http.NoBody, int64(len(body)), nil
+	r.Header = http.Header{"Accept": {"application/json"}}
+	if media != "" {
+		r.Header.Set("Content-Type", media)
+	}
 	for _, name := range []string{"User-Agent", "X-Forwarded-For", "X-Real-Ip"} { // by the last two the audit log knows who it is
-		if values, ok := l.from.Header[name]; ok {
+		if values, ok := from.Header[name]; ok {
 			r.Header[name] = values
 		}
 	}

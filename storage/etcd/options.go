@@ -90,8 +90,9 @@ const (
 	// peerURL is the address that etcd stores for the member. Nothing listens there.
 	peerURL = "http://localhost:2380"
 
-	// maxOperations is how many operations a transaction may have, with those of its other branch.
-	maxOperations = 128
+	// maxOperations is how many conditions a transaction of etcd may have, and as many writes: eight for each operation of the largest
+	// transaction of a client, which has 128. etcd's own 128 would do for some forty.
+	maxOperations = 1024
 	// tick is a step of raft's clock, and election what passes without a leader before a member campaigns: milliseconds, etcd's defaults.
 	tick, election = 100, 1000
 	// hashCheckInterval is how often members compare what they have compacted, and downgradeCheckInterval how often they look whether

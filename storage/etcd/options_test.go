@@ -22,6 +22,7 @@ func TestEtcdConfig(t *testing.T) {
 		"InitialClusterToken":         "the data directory's id",
 		"MaxConcurrentStreams":        "there are no clients' ports",
 		"MaxRequestBytes":             "MaxValueBytes and what a request has besides",
+		"MaxTxnOps":                   "maxOperations",
 		"MaxSnapFiles":                "keptWALFiles",
 		"Name":                        "memberName",
 		"QuotaBackendBytes":           "the options'",

@@ -68,6 +68,8 @@ func translate(err error) error {
 		return storage.ErrFutureRevision
 	case is(etcderrors.ErrRequestTooLarge, rpctypes.ErrRequestTooLarge, rpctypes.ErrGRPCRequestTooLarge), tooLargeForGRPC(err):
 		return storage.ErrTooLarge
+	case is(rpctypes.ErrTooManyOps, rpctypes.ErrGRPCTooManyOps):
+		return fmt.Errorf("%w: etcd takes fewer operations in one transaction (its --max-txn-ops)", storage.ErrTooLarge)
 	case is(etcderrors.ErrNoLeader, rpctypes.ErrNoLeader, rpctypes.ErrGRPCNoLeader):
 		return fmt.Errorf("%w: %w: %w", storage.ErrUnavailable, storage.ErrNoMajority, err)
 	case is(etcderrors.ErrNoSpace, rpctypes.ErrNoSpace, rpctypes.ErrGRPCNoSpace):

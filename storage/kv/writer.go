@@ -135,7 +135,7 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (stor
 
 // send does the operations of a write if the key is as expected, and all conditions and guards hold.
 func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (_ *clientv3.TxnResponse, err error) {
-	cmps := comparisons(storage.Condition{Key: g.key, Revision: g.expected}, g.conds, also.list())
+	cmps := comparisons([]storage.Condition{{Key: g.key, Revision: g.expected}}, g.conds, also.list())
 	ctx, step := tracing.Begin(ctx, tracing.Etcd, g.etcdStep())
 	txn := w.kv.Txn(ctx).If(cmps...).Then(ops...)
 	if len(cmps)+len(ops) > 2 { // else it's the key
@@ -201,8 +201,8 @@ func revisionIn(answer *etcdserverpb.ResponseOp) storage.Revision {
 }
 
 // comparisons are conditions as etcd has them. They're made in place: clientv3.Compare makes each one twice.
-func comparisons(first storage.Condition, others ...[]storage.Condition) []clientv3.Cmp {
-	conds := append([]storage.Condition{first}, slices.Concat(others...)...)
+func comparisons(all ...[]storage.Condition) []clientv3.Cmp {
+	conds := slices.Concat(all...)
 	cmps := make([]clientv3.Cmp, len(conds))
 	for i, c := range conds {
 		cmps[i] = clientv3.ModRevision(c.Key)

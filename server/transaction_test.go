@@ -1,0 +1,240 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/server/bulk"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// transact sends operations, and returns the code, the results and the whole answer.
+func transact(s *servertest.Server, query string, operations ...string) (int, transacted, string) {
+	res, body := s.Do("POST", bulk.TransactionsPath+query, `{"operations":[`+strings.Join(operations, ",")+`]}`)
+	var got transacted
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		return res.StatusCode, got, err.Error() + " in " + body
+	}
+	return res.StatusCode, got, body
+}
+
+// transacted is an answer to a transaction: its results, or the Status of a refusal.
+type transacted struct {
+	metav1.Status
+	ResourceVersion string
+	Results         []bulkResult
+}
+
+func configMapNamed(name, value string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"k":%q}}`, name, value)
+}
+
+// inConfigMap returns the data of a ConfigMap; "" if there is none.
+func inConfigMap(s *servertest.Server, name string) string {
+	res, body := s.Do("GET", "/api/v1/namespaces/default/configmaps/"+name, "")
+	var got struct{ Data map[string]string }
+	if json.Unmarshal([]byte(body), &got) != nil || res.StatusCode != http.StatusOK {
+		return ""
+	}
+	return got.Data["k"]
+}
+
+// TestTransaction: operations of several kinds and namespaces are written at one revision, and each is answered.
+func TestTransaction(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.Do("POST", "/api/v1/namespaces/default/configmaps", configMapNamed("old", "1"))
+	s.Do("POST", "/api/v1/namespaces/default/configmaps", configMapNamed("gone", "1"))
+	code, got, body := transact(s, "?fieldManager=me",
+		`{"check":{"resource":"configmaps","name":"old","cel":"object.data.k == '1'"}}`,
+		`{"check":{"resource":"configmaps","name":"none","absent":true}}`,
+		`{"create":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"new"}}}`,
+		`{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"new"},"data":{"k":"1"}}}`,
+		`{"create":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}}`,
+		`{"patch":{"resource":"configmaps","name":"old","type":"merge","body":{"data":{"k":"2"}}}}`,
+		`{"patch":{"resource":"configmaps","name":"old","type":"json","body":[{"op":"add","path":"/data/l","value":"3"}]}}`,
+		`{"apply":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"},"data":{"k":"4"}}}`,
+		`{"delete":{"resource":"configmaps","name":"gone"}}`,
+		`{"patch":{"resource":"widgets.example.com","name":"w","type":"merge","body":{"spec":{"size":2}}}}`,
+	)
+	if code != http.StatusOK || len(got.Results) != 10 || got.ResourceVersion == "" {
+		t.Fatalf("%d: %s", code, body)
+	}
+	for i, want := range []int{200, 200, 201, 201, 201, 200, 200, 201, 200, 200} {
+		r := got.Results[i]
+		if r.Code != want {
+			t.Errorf("operation %d: %d, want %d: %s", i, r.Code, want, r.Status.Message)
+		}
+		if i >= 2 && r.Object.Kind != "Status" && r.Object.Metadata.ResourceVersion != got.ResourceVersion {
+			t.Errorf("operation %d has the version %s, and the transaction %s", i, r.Object.Metadata.ResourceVersion, got.ResourceVersion)
+		}
+	}
+	if inConfigMap(s, "old") != "2" || inConfigMap(s, "applied") != "4" || inConfigMap(s, "gone") != "" {
+		t.Errorf("old %q, applied %q, gone %q", inConfigMap(s, "old"), inConfigMap(s, "applied"), inConfigMap(s, "gone"))
+	}
+	if _, body := s.Do("GET", "/apis/example.com/v1/namespaces/default/widgets/w", ""); !strings.Contains(body, `"size":2`) {
+		t.Errorf("what was created and patched: %s", body)
+	}
+	_, last := s.Do("GET", "/api/v1/namespaces/default/configmaps/old", "")
+	if !strings.Contains(last, `"l":"3"`) || !strings.Contains(last, `"resourceVersion":"`+got.ResourceVersion+`"`) {
+		t.Errorf("what was patched twice: %s", last)
+	}
+}
+
+// TestTransactionRefused: one operation that fails leaves nothing, and the answer names it.
+func TestTransactionRefused(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.Do("POST", "/api/v1/namespaces/default/configmaps", configMapNamed("there", "1"))
+	create := `{"create":` + configMapNamed("new", "1") + `}`
+	change := `{"patch":{"resource":"configmaps","name":"there","type":"merge","body":{"data":{"k":"2"}}}}`
+	for name, tc := range map[string]struct {
+		code       int
+		want       string
+		operations []string
+	}{
+		"taken name":       {409, `operation 1 (create): configmaps "there" already exists; nothing of the transaction was written`, []string{create, `{"create":` + configMapNamed("there", "1") + `}`}},
+		"missing object":   {404, `operation 2 (patch of configmaps /none)`, []string{create, change, `{"patch":{"resource":"configmaps","name":"none","type":"merge","body":{}}}`}},
+		"invalid object":   {422, `operation 1 (create)`, []string{create, `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"w"},"data":{"no key":"x"}}}`}},
+		"missing kind":     {404, `operation 1 (create)`, []string{create, `{"create":{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"w"}}}`}},
+		"missing resource": {404, `operation 1 (delete of gadgets.example.com /x)`, []string{create, `{"delete":{"resource":"gadgets.example.com","name":"x"}}`}},
+		"namespace":        {404, `namespaces "nowhere" not found`, []string{create, `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"nowhere"}}}`}},
+		"version":          {409, `operation 1`, []string{create, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"1"}}}`}},
+		"check of version": {409, `the check failed: its resourceVersion is`, []string{create, `{"check":{"resource":"configmaps","name":"there","resourceVersion":"1"}}`}},
+		"check of absence": {409, `the check failed: it exists`, []string{create, `{"check":{"resource":"configmaps","name":"there","absent":true}}`}},
+		"check by CEL":     {409, `the check failed: "object.data.k == '7'" isn't true`, []string{create, `{"check":{"resource":"configmaps","name":"there","cel":"object.data.k == '7'"}}`}},
+		"check of nothing": {409, `the check failed: it doesn't exist`, []string{create, `{"check":{"resource":"configmaps","name":"none","cel":"true"}}`}},
+		"created twice":    {409, `operation 1 (create)`, []string{create, create}},
+		"contradiction":    {422, `the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, change}},
+		"other way round":  {422, `the object is created by operation 0 of the same transaction`, []string{create, `{"delete":{"resource":"configmaps","name":"new"}}`}},
+		"last one":         {404, `operation 3`, []string{create, change, `{"delete":{"resource":"configmaps","name":"there"}}`, `{"delete":{"resource":"configmaps","name":"none"}}`}},
+		"two definitions": {422, "a transaction can write one object of customresourcedefinitions", []string{
+			`{"patch":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com","type":"merge","body":{"metadata":{"labels":{"a":"b"}}}}}`,
+			`{"delete":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com"}}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, got, body := transact(s, "?fieldManager=me", tc.operations...)
+			if code != tc.code || !strings.Contains(got.Message, tc.want) {
+				t.Errorf("%d: %s", code, body)
+			}
+			if inConfigMap(s, "new") != "" || inConfigMap(s, "there") != "1" {
+				t.Error("something was written")
+			}
+		})
+	}
+	many := make([]string, bulk.MaxOperations+1)
+	for i := range many {
+		many[i] = create
+	}
+	for name, tc := range map[string]struct {
+		code int
+		want string
+		body string
+	}{
+		"nothing":         {400, "no operations", `{"operations":[]}`},
+		"no JSON":         {400, "isn't a transaction", `nonsense`},
+		"unknown member":  {400, `unknown field "frob"`, `{"frob":1}`},
+		"unknown kind":    {400, `operation 0: `, `{"operations":[{"frob":{}}]}`},
+		"two in one":      {400, `operation 0: it has 2 of create`, `{"operations":[{"create":{},"update":{}}]}`},
+		"patch type":      {400, `operation 0: its type is "x"`, `{"operations":[{"patch":{"resource":"configmaps","name":"a","type":"x","body":{}}}]}`},
+		"two checks":      {400, `operation 0: the check has 2`, `{"operations":[{"check":{"resource":"configmaps","name":"a","absent":true,"cel":"true"}}]}`},
+		"bad CEL":         {400, `can't be compiled`, `{"operations":[{"check":{"resource":"configmaps","name":"a","cel":"object."}}]}`},
+		"no boolean":      {400, `must be true or false`, `{"operations":[{"check":{"resource":"configmaps","name":"a","cel":"7"}}]}`},
+		"too many":        {413, `operation 128 is one too many`, `{"operations":[` + strings.Join(many, ",") + `]}`},
+		"too large":       {413, `make several of it`, `{"operations":[{"create":` + configMapNamed("new", strings.Repeat("x", bulk.MaxTransactionBytes)) + `}]}`},
+		"name in a path":  {400, "can't be a name", `{"operations":[{"delete":{"resource":"configmaps","name":"a/b"}}]}`},
+		"something after": {400, "isn't a transaction", `{"operations":[]}{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if res, body := s.Do("POST", bulk.TransactionsPath, tc.body); res.StatusCode != tc.code || !strings.Contains(body, strings.ReplaceAll(tc.want, `"`, `\"`)) {
+				t.Errorf("%s: %.300s", res.Status, body)
+			}
+		})
+	}
+	if res, _ := s.Do("GET", bulk.TransactionsPath, ""); res.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %s", res.Status)
+	}
+}
+
+// TestTransactionDryRun: all is judged, also what an operation does to the object of another one, and nothing is written.
+func TestTransactionDryRun(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.Do("POST", "/api/v1/namespaces/default/configmaps", configMapNamed("there", "1"))
+	code, got, body := transact(s, "?dryRun=All",
+		`{"check":{"resource":"configmaps","name":"there","cel":"object.data.k == '1'"}}`,
+		`{"create":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"new"}}}`,
+		`{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"new"},"data":{"k":"1"}}}`,
+		`{"patch":{"resource":"configmaps","namespace":"new","name":"a","type":"merge","body":{"data":{"k":"2"}}}}`,
+		`{"delete":{"resource":"configmaps","name":"there"}}`)
+	if code != http.StatusOK || len(got.Results) != 5 || got.ResourceVersion != "" {
+		t.Errorf("%d: %s", code, body)
+	}
+	if code, _, body := transact(s, "?dryRun=All", `{"delete":{"resource":"configmaps","name":"there"}}`, `{"patch":{"resource":"configmaps","name":"there","type":"merge","body":{}}}`); code != 422 {
+		t.Errorf("%d: %s", code, body)
+	}
+	if res, _ := s.Do("GET", "/api/v1/namespaces/new", ""); res.StatusCode != http.StatusNotFound || inConfigMap(s, "there") != "1" {
+		t.Error("something was written")
+	}
+}
+
+// TestTransactionsMeet: transactions that write the same objects, in different orders, with what others write besides, all succeed, and
+// each adds to all of its objects.
+func TestTransactionsMeet(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	const clients, each, objects = 8, 15, 4
+	for i := range objects {
+		s.Do("POST", "/api/v1/namespaces/default/configmaps", configMapNamed(fmt.Sprint("c", i), "1"))
+	}
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for n := range each {
+				var operations []string
+				for i := range objects {
+					at := (i + c) % objects
+					operations = append(operations, fmt.Sprintf(`{"patch":{"resource":"configmaps","name":"c%d","type":"merge","body":{"data":{"c%d-%d":"x"}}}}`, at, c, n))
+				}
+				if code, _, body := transact(s, "", operations...); code != http.StatusOK {
+					t.Errorf("%d: %s", code, body)
+				}
+				s.Do("PATCH", "/api/v1/namespaces/default/configmaps/c0", fmt.Sprintf(`{"data":{"single%d-%d":"x"}}`, c, n), "Content-Type", "application/merge-patch+json")
+			}
+		})
+	}
+	wg.Wait()
+	for i := range objects {
+		_, body := s.Do("GET", fmt.Sprint("/api/v1/namespaces/default/configmaps/c", i), "")
+		var got struct{ Data map[string]string }
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := 1 + clients*each
+		if i == 0 {
+			want += clients * each
+		}
+		if len(got.Data) != want {
+			t.Errorf("c%d has %d values, want %d", i, len(got.Data), want)
+		}
+	}
+}
+
+// TestTransactionWatched: a watch that is cut between two events of a transaction gets both when it resumes, from what is in memory.
+func TestTransactionWatched(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	_, got, _ := transact(s, "", `{"create":`+configMapNamed("a", "1")+`}`, `{"create":`+configMapNamed("b", "1")+`}`)
+	events := s.Watch("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion="+got.ResourceVersion)
+	for _, want := range []string{"a", "b"} {
+		if line, err := events.Next(); err != nil || !strings.Contains(line, `"ADDED"`) || !strings.Contains(line, `"name":"`+want+`"`) {
+			t.Errorf("%v: %s, want %s", err, line, want)
+		}
+	}
+}

@@ -1,0 +1,15 @@
+package storage
+
+// Batch is what a Store's Commit writes, and under what. No key may be written twice in it.
+type Batch struct {
+	Conditions []Condition // of which all must hold
+	Writes     []Write     // in the order in which their changes come
+	Touched    []string    // keys that belong to no object, and only get the batch's revision
+}
+
+// Write is what is done to one key.
+type Write struct {
+	Key     string
+	Value   []byte
+	Removed bool // the key is removed, and Value means nothing
+}

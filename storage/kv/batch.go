@@ -1,0 +1,97 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/tracing"
+)
+
+// commitOp is how errors call a batch. No metric counts it: it's of no resource.
+const commitOp = "transaction"
+
+// Commit is storage.Store's.
+func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revision, broken []storage.Condition, err error) {
+	if err := ctx.Err(); err != nil { // etcd might do it all the same
+		return 0, nil, Wrap(commitOp, storage.Root, err)
+	}
+	writes, err := w.batchOps(ctx, b)
+	if err != nil {
+		return 0, nil, Wrap(commitOp, storage.Root, err)
+	}
+	if err := w.gate.enter(ctx); err != nil {
+		return 0, nil, Wrap(commitOp, storage.Root, err)
+	}
+	defer w.gate.leave()
+	reads := make([]clientv3.Op, len(b.Conditions)) // which tell what didn't hold
+	for i, c := range b.Conditions {
+		reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())
+	}
+	res, err := w.sendBatch(ctx, comparisons(b.Conditions), writes, reads)
+	switch {
+	case err != nil && errors.Is(translate(err), storage.ErrNoSpace):
+		rev, err = w.batchAfterNoSpace(ctx, b, writes, err)
+		return rev, nil, err
+	case err != nil:
+		return 0, nil, unanswered(ctx, commitOp, storage.Root, err)
+	case res.Succeeded:
+		return storage.Revision(res.Header.Revision), nil, nil
+	}
+	for i, c := range b.Conditions {
+		if revisionIn(res.Responses[i]) != c.Revision {
+			broken = append(broken, c)
+		}
+	}
+	return 0, broken, Wrap(commitOp, storage.Root, storage.ErrConditionFailed)
+}
+
+// batchOps are the operations that write a batch.
+func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, error) {
+	ops := make([]clientv3.Op, 0, len(b.Writes)+len(b.Touched))
+	for _, each := range b.Writes {
+		if each.Removed {
+			ops = append(ops, clientv3.OpDelete(each.Key))
+			continue
+		}
+		op, err := w.toStorage(ctx, put(each.Key, each.Value))
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	}
+	for _, key := range b.Touched {
+		ops = append(ops, clientv3.OpPut(key, ""))
+	}
+	return ops, nil
+}
+
+func (w *Writer) sendBatch(ctx context.Context, cmps []clientv3.Cmp, writes, reads []clientv3.Op) (_ *clientv3.TxnResponse, err error) {
+	ctx, step := tracing.Begin(ctx, tracing.Etcd, "etcd transaction")
+	defer func() { step.End(err) }()
+	return w.kv.Txn(ctx).If(cmps...).Then(writes...).Else(reads...).Commit()
+}
+
+// batchAfterNoSpace is afterNoSpace for a batch, which is done as a whole or not at all: any put tells.
+func (w *Writer) batchAfterNoSpace(ctx context.Context, b storage.Batch, writes []clientv3.Op, refusal error) (storage.Revision, error) {
+	at := slices.IndexFunc(b.Writes, func(each storage.Write) bool { return !each.Removed })
+	if errors.As(refusal, new(Full)) || at < 0 {
+		return 0, Wrap(commitOp, storage.Root, refusal)
+	}
+	key := b.Writes[at].Key
+	res, err := w.kv.Get(ctx, key)
+	if err != nil {
+		return 0, unanswered(ctx, commitOp, storage.Root, err)
+	}
+	if len(res.Kvs) > 0 && bytes.Equal(res.Kvs[0].Value, writes[at].ValueBytes()) {
+		now := storage.Revision(res.Kvs[0].ModRevision)
+		if slices.ContainsFunc(b.Conditions, func(c storage.Condition) bool { return c.Key == key && now > c.Revision }) {
+			return now, nil
+		}
+	}
+	return 0, Wrap(commitOp, storage.Root, refusal)
+}

@@ -1,0 +1,202 @@
+package transaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// ErrAborted is what an operation is told that waits when another one has failed. Nothing was written.
+var ErrAborted = errors.New("another operation of the transaction failed, so nothing of it is written")
+
+// Contradiction is the error of an operation that can't follow another one on the same key.
+type Contradiction struct {
+	By  int // the place of the other one among the operations
+	Why string
+}
+
+func (c *Contradiction) Error() string { return fmt.Sprintf("%s by operation %d", c.Why, c.By) }
+
+// Transaction is what the operations of one have put together so far.
+type Transaction struct {
+	operations []*Operation // set before the first one begins
+
+	mu   sync.Mutex        // guards keys, and what the operations say that it guards
+	keys map[string]*entry // what becomes of each key
+}
+
+// entry is what becomes of one key.
+type entry struct {
+	expected storage.Revision // of the key's last write
+	value    []byte
+	removed  bool
+	by       []*Operation // who wrote it, in order
+}
+
+// Operation is one of those of a transaction. One goroutine uses it, but for what Run does.
+type Operation struct {
+	Index  int  // among the operations
+	DryRun bool // nothing is written at the end, so the operation mustn't wait
+	// Waits, if it's set, is called when the operation begins to wait for the others.
+	Waits func()
+
+	of      *Transaction
+	staged  chan struct{} // has an element when the operation waits
+	answer  chan answer   // what it waits for
+	done    chan struct{} // closed when it has ended
+	ok      bool          // how; set before done is closed
+	waiting bool          // Run's: it has to be answered
+
+	// Guarded by of.mu.
+	key        string // that it writes; "" for none
+	creates    bool
+	conditions []storage.Condition // under which it writes, besides the key's own
+	touches    []string
+	turn       storage.Condition
+	sole       string // see Sole
+}
+
+// answer is what becomes of a transaction, or of one try to commit it.
+type answer struct {
+	rev storage.Revision
+	err error
+}
+
+// operationKey is the key under which a context has an operation.
+type operationKey struct{}
+
+// Of returns the operation as which a request is made; nil for none.
+func Of(ctx context.Context) *Operation {
+	o, _ := ctx.Value(operationKey{}).(*Operation)
+	return o
+}
+
+// Key returns the key that the operation has written; "" for none.
+func (o *Operation) Key() string {
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	return o.key
+}
+
+// newRevision stands for the revision of what a transaction creates, while it's pending. No key has it: etcd's first write has 2.
+const newRevision storage.Revision = 1
+
+// Pending returns what earlier operations have put into a key; nil if none of them has written it. Its revision is what Update and Delete
+// take as the expected one. The error is a Contradiction if they delete it: one transaction can't write such a key again.
+func (o *Operation) Pending(key string) (*storage.KeyValue, error) {
+	if o == nil {
+		return nil, nil
+	}
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	e := o.of.keys[key]
+	switch {
+	case e == nil || e.by[0] == o:
+		return nil, nil
+	case e.removed:
+		return nil, &Contradiction{e.by[len(e.by)-1].Index, "the object is deleted"}
+	}
+	return &storage.KeyValue{Key: key, Value: e.value, Revision: max(e.expected, newRevision)}, nil
+}
+
+// Sole claims something that only one operation of a transaction may be about. The error is a Contradiction.
+func (o *Operation) Sole(what string) error {
+	if o == nil {
+		return nil
+	}
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	for _, other := range o.of.operations {
+		if other != o && other.sole == what {
+			return &Contradiction{other.Index, "a transaction can write one object of " + what + ", and another one is written"}
+		}
+	}
+	o.sole = what
+	return nil
+}
+
+// Create is storage.Store's, at the end of the transaction.
+func (o *Operation) Create(ctx context.Context, key string, value []byte, conds ...storage.Condition) (storage.Revision, error) {
+	return o.stage(ctx, key, entry{value: value}, conds, true)
+}
+
+// Update is storage.Store's, at the end of the transaction.
+func (o *Operation) Update(ctx context.Context, key string, value []byte, expected storage.Revision, conds ...storage.Condition) (storage.Revision, error) {
+	return o.stage(ctx, key, entry{value: value, expected: expected}, conds, false)
+}
+
+// Delete is storage.Store's, at the end of the transaction.
+func (o *Operation) Delete(ctx context.Context, key string, expected storage.Revision) (storage.Revision, error) {
+	return o.stage(ctx, key, entry{removed: true, expected: expected}, nil, false)
+}
+
+// Assume is what a dry run does: a write that nobody waits for, and that later operations find.
+func (o *Operation) Assume(ctx context.Context, w storage.Write, expected storage.Revision) error {
+	return o.put(ctx, w.Key, entry{value: w.Value, removed: w.Removed, expected: expected}, nil, expected == 0)
+}
+
+// Keep writes nothing, and returns when the transaction is written. The key still has a revision then, 0 for a key that doesn't exist; if
+// somebody else has written it, the error is ErrConflict, and the operation may look and call Keep again.
+func (o *Operation) Keep(ctx context.Context, key string, expected storage.Revision) error {
+	o.of.mu.Lock()
+	o.conditions = []storage.Condition{{Key: key, Revision: expected}}
+	o.of.mu.Unlock()
+	_, err := o.wait(ctx)
+	return err
+}
+
+// stage puts a write into the transaction, with the turn and the note that ctx has, and waits. Clients' writes have no fence and no premise here.
+func (o *Operation) stage(ctx context.Context, key string, e entry, conds []storage.Condition, creates bool) (storage.Revision, error) {
+	if err := o.put(ctx, key, e, conds, creates); err != nil {
+		return 0, err
+	}
+	return o.wait(ctx)
+}
+
+func (o *Operation) put(ctx context.Context, key string, e entry, conds []storage.Condition, creates bool) error {
+	t, guards := o.of, storage.GuardsOf(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch there := t.keys[key]; {
+	case there == nil:
+		e.by = []*Operation{o}
+		t.keys[key] = &e
+	case creates:
+		return storage.ErrExists
+	case e.removed && there.expected == 0:
+		return &Contradiction{there.by[0].Index, "the object is created"}
+	case there.removed || max(there.expected, newRevision) != e.expected:
+		return storage.ErrConflict
+	default:
+		there.value, there.removed = e.value, e.removed
+		there.by = append(there.by, o)
+	}
+	o.key, o.creates, o.conditions = key, creates, conds
+	o.turn, o.touches = guards.Turn, nil
+	if guards.TakesTurn {
+		o.touches = append(o.touches, guards.Turn.Key)
+	}
+	if guards.Note != "" {
+		o.touches = append(o.touches, guards.Note)
+	}
+	return nil
+}
+
+// wait tells Run that the operation has decided, and waits for what becomes of it.
+func (o *Operation) wait(ctx context.Context) (storage.Revision, error) {
+	if o.Waits != nil {
+		o.Waits()
+	}
+	o.staged <- struct{}{}
+	a := <-o.answer // Run answers whoever waits, soon after the context's end as well
+	if a.err == nil {
+		return a.rev, nil
+	}
+	if err := ctx.Err(); err != nil && errors.Is(a.err, ErrAborted) {
+		return 0, err
+	}
+	return 0, a.err
+}
