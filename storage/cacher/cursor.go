@@ -23,7 +23,8 @@ type Cursor struct {
 	seq       uint64 // means nothing while reads is fromHistory
 	rev       storage.Revision
 	reads     reads
-	published position // what Report reads
+	again     storage.Revision // while it's above rev: its events come only if it has several; see goBackLocked
+	published position         // what Report reads
 	sleeper
 
 	begun bool   // the first event has been given
@@ -280,12 +281,20 @@ func (c *Cursor) takePast(ctx context.Context, got []*watchEvent, b budget, to l
 		return got, p, nil
 	}
 	past, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})
+	if errors.Is(err, storage.ErrCompacted) && c.again > c.rev { // no compaction ends with a transaction (history.Floor): it has one event
+		c.rev, p.through = c.again, c.again
+		return got, p, nil
+	}
 	if err != nil {
 		return got, p, err
 	}
 	last := min(to.last, p.end)
 	p.through = min(past.upTo, last)
-	for _, e := range past.within(storage.Stretch{After: c.rev, Through: last}) {
+	events := past.within(storage.Stretch{After: c.rev, Through: last})
+	if c.again > c.rev && len(events) > 0 && events[0].rev == c.again && (len(events) == 1 || events[1].rev != c.again) {
+		events = events[1:]
+	}
+	for _, e := range events {
 		if !b.takes(e) {
 			p.next, p.through = e.rev, b.rev
 			break

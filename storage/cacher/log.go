@@ -135,10 +135,20 @@ type eventLog struct {
 	ring      []*watchEvent // holds seq at ring[seq%len]; its length is a power of two
 	low, next uint64        // events with low <= seq < next are here
 	base      storage.Revision
+	baseIs    baseIs
 	baseAt    time.Time // when the last event that isn't here any more was applied; zero for none
 	bytes     atomic.Int64
 	bounds    *bounds
 }
+
+// baseIs tells how many events of the resource the log's base has.
+type baseIs int
+
+const (
+	unknown baseIs = iota // the log begins with a state
+	single                // one, or none
+	several
+)
 
 // firstLogSize is how many events a new log has room for: most resources change little. The room doubles.
 const firstLogSize = 16
@@ -202,6 +212,12 @@ func (l *eventLog) evict() {
 	e := l.ring[slot]
 	l.ring[slot] = nil
 	l.low++
+	switch {
+	case e.rev == l.base, l.low < l.next && l.at(l.low).rev == e.rev:
+		l.baseIs = several
+	default:
+		l.baseIs = single
+	}
 	l.base, l.baseAt = e.rev, e.at
 	e.drop()
 }
@@ -214,7 +230,7 @@ func (l *eventLog) reset(base storage.Revision) {
 		l.evict()
 	}
 	l.low, l.next = l.low+1, l.next+1
-	l.base = base
+	l.base, l.baseIs = base, unknown
 }
 
 // seqAt returns the sequence number of the last event with a revision of at most rev, or the one before the

@@ -77,6 +77,9 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) (*Cursor
 	c := &Cursor{resource: r, group: g, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
 	if o.Start == StartAfter {
 		c.rev = o.After
+		if of == nil { // a Merged sees to that itself
+			c.goBackLocked()
+		}
 	}
 	if o.Start == StartState {
 		c.state = &state{shared: r.joinStateLocked(c.group)}
@@ -94,6 +97,18 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) (*Cursor
 	}
 	c.publish()
 	return c, nil
+}
+
+// goBackLocked lets a cursor begin with the revision after which the client wants to go on, if that has several events of the resource: those
+// of a transaction. The client may have got only some of them, so all come again. mu must be held.
+func (c *Cursor) goBackLocked() {
+	switch l := &c.resource.log; {
+	case c.rev <= emptyRevision || c.rev == l.base && l.baseIs == single:
+	case c.rev <= l.base: // history tells, or has them
+		c.again, c.rev = c.rev, c.rev-1
+	case l.seqAt(c.rev)-l.seqAt(c.rev-1) > 1:
+		c.rev--
+	}
 }
 
 // reach waits until the feed is at a revision that a client names. storage.ErrFutureRevision means that etcd isn't there.
