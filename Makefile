@@ -36,7 +36,7 @@ BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
 # A stand-in takes the place of a package that makes binaries large (release/cmp says how), and the tag leaves out another such one,
 # golang.org/x/net/trace. go.mod itself says nothing of it: `go install …@version` refuses a go.mod that replaces.
 LEAN    = $(BIN)/lean.mod
-BUILD   = CGO_ENABLED=0 $(GO) build -modfile $(LEAN) -tags grpcnotrace -trimpath -buildvcs=$(VCS) -ldflags "-s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)"
+BUILD   = CGO_ENABLED=0 $(GO) build -modfile $(LEAN) -tags grpcnotrace -trimpath -buildvcs=$(VCS) -ldflags "-s -w -X github.com/apiserver-lite/apiserver-lite/server/version.release=$(VERSION)"
 
 DIFFERENTIAL = $(GO) -C conformance run -buildvcs=false ./differential
 # What upstream's release has linked in: versions to tell clients.

@@ -38,6 +38,7 @@ var floors = []floor{
 	{"fair", nil},
 	{"storage", nil},
 	{"storage/kv", []string{"tracing", "storage"}},
+	{"storage/transaction", []string{"storage"}},
 	{"storage/embedded", []string{"tracing", "storage", "storage/kv"}},
 	{"storage/history", []string{"storage"}},
 	{"storage/etcd/check", []string{"internal/disk"}},
@@ -72,7 +73,7 @@ var floors = []floor{
 	{"registry/writes", []string{
 		"tracing",
 		"audit", "kubeproto", "registry", "registry/clip", "registry/crd", "registry/form", "registry/jsontree", "registry/managed", "registry/object",
-		"registry/reads", "registry/schema", "storage", "storage/kube",
+		"registry/reads", "registry/schema", "storage", "storage/kube", "storage/transaction",
 	}},
 	{"controllers", []string{"watchstream", "storage", "storage/cacher", "storage/kube", "registry/clip", "registry/crd", "registry/quota", "registry", "registry/reads", "registry/writes"}},
 	{"registry/builtin/column", []string{"registry", "registry/form", "registry/jsontree"}},
@@ -117,7 +118,7 @@ var floors = []floor{
 	{"server/backups", []string{"internal/disk", "internal/private", "storage/snapshot"}},
 	{"server/manifests", []string{"backup/document", "registry", "registry/writes", "storage"}},
 	{"server/bounds", []string{"registry/builtin/events"}},
-	{"server/bulk", []string{"registry", "registry/clip", "registry/object"}},
+	{"server/bulk", []string{"registry", "registry/clip", "registry/object", "registry/reads", "storage", "storage/transaction"}},
 	{"server/negotiation", []string{"kubeproto", "watchstream"}},
 	{"server/quiescence", []string{"controllers", "registry/clip", "server/status", "storage"}},
 	{"server/framing", []string{"kubeproto", "server/negotiation", "server/status", "server/wire", "watchstream"}},
@@ -128,10 +129,11 @@ var floors = []floor{
 	{"server/secrets", []string{"access", "internal/private", "internal/reload", "storage"}},
 	{"server/kubeconfig", []string{"server/secrets"}},
 	{"server/markup", []string{"registry/clip"}},
+	{"server/version", nil},
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/version", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/transaction", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"backup/recording", "client", "selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server/faults", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client/kubeconfig", []string{"client"}},

@@ -169,7 +169,7 @@ func (r *release) build(t target) error {
 	if err != nil {
 		return err
 	}
-	stamp := "-s -w -X github.com/apiserver-lite/apiserver-lite/server.release=" + r.version
+	stamp := "-s -w -X github.com/apiserver-lite/apiserver-lite/server/version.release=" + r.version
 	for _, args := range [][]string{
 		{"vet", leanTag, "-trimpath", "."}, // what it compiles is what build needs
 		{"build", "-modfile", modules, leanTag, "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", r.binary(t), "."},

@@ -23,6 +23,13 @@ import (
 // maxLists is how many Lists are worked for at once. What their objects do is bounded as if each had come alone.
 const maxLists = 32
 
+func (h *handler) bulkRoutes(routes chi.Router) {
+	routes.Use(parsed(h.enterResource))
+	routes.HandleFunc(bulk.ApplyPath, handle(h.serveBulk))
+	routes.HandleFunc(bulk.CreatePath, handle(h.serveBulk))
+	routes.HandleFunc(bulk.TransactionsPath, handle(h.serveTransaction))
+}
+
 // serveBulk answers a POST of a List, whose objects are written one after the other.
 func (h *handler) serveBulk(w *response, r *http.Request) error {
 	place, text, err := h.enterBulk(w, r)

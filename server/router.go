@@ -13,7 +13,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
-	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
@@ -140,12 +139,7 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer, profiles bool) http.Ha
 			profileRoutes(routes)
 		}
 	})
-	routes.Group(func(routes chi.Router) {
-		routes.Use(parsed(h.enterResource))
-		routes.HandleFunc(bulk.ApplyPath, handle(h.serveBulk))
-		routes.HandleFunc(bulk.CreatePath, handle(h.serveBulk))
-		routes.HandleFunc(bulk.TransactionsPath, handle(h.serveTransaction))
-	})
+	routes.Group(h.bulkRoutes)
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterWait))
 		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))

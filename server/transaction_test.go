@@ -231,7 +231,7 @@ func TestTransactionWatched(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
 	_, got, _ := transact(s, "", `{"create":`+configMapNamed("a", "1")+`}`, `{"create":`+configMapNamed("b", "1")+`}`)
-	events := s.Watch("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion="+got.ResourceVersion)
+	events := s.Watch("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion=" + got.ResourceVersion)
 	for _, want := range []string{"a", "b"} {
 		if line, err := events.Next(); err != nil || !strings.Contains(line, `"ADDED"`) || !strings.Contains(line, `"name":"`+want+`"`) {
 			t.Errorf("%v: %s, want %s", err, line, want)
