@@ -36,6 +36,7 @@ var allExtras = []extra{
 	{Extra: Extra{"GET /apiserver-lite/v1/watch", "watches several kinds on one stream"}},
 	{Extra: Extra{"POST /apiserver-lite/v1/apply", "applies the objects of a List, with a result for each"}},
 	{Extra: Extra{"POST /apiserver-lite/v1/create", "creates the objects of a List, with a result for each"}},
+	{Extra: Extra{"POST /apiserver-lite/v1/transactions", "does several operations together or none of them"}},
 	{Extra: Extra{"GET /apiserver-lite/v1/snapshot", "is a snapshot of the whole store, as etcd's are"}},
 	{Extra: Extra{"GET /apiserver-lite/v1/traffic", "has what the server did in the last quarter of an hour"}},
 	{Extra: Extra{"PUT /apiserver-lite/v1/faults/NAME", "has the server fail on purpose, by a rule"}, faults: true},
