@@ -13,3 +13,7 @@ type Write struct {
 	Value   []byte
 	Removed bool // the key is removed, and Value means nothing
 }
+
+// TransactionKey is written by each Commit of several writes. It belongs to no object. Compactions stop before a revision that has it: a
+// client that goes on after that revision may have been told of only some of its changes, and gets them from history.
+const TransactionKey = Own + "transaction"

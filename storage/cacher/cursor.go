@@ -281,7 +281,7 @@ func (c *Cursor) takePast(ctx context.Context, got []*watchEvent, b budget, to l
 		return got, p, nil
 	}
 	past, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})
-	if errors.Is(err, storage.ErrCompacted) && c.again > c.rev { // no compaction ends with a transaction (history.Floor): it has one event
+	if errors.Is(err, storage.ErrCompacted) && c.again > c.rev { // no compaction ends with a transaction of ours (storage.TransactionKey)
 		c.rev, p.through = c.again, c.again
 		return got, p, nil
 	}

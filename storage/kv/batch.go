@@ -64,6 +64,9 @@ func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, 
 		}
 		ops = append(ops, op)
 	}
+	if len(b.Writes) > 1 {
+		ops = append(ops, clientv3.OpPut(storage.TransactionKey, ""))
+	}
 	for _, key := range b.Touched {
 		ops = append(ops, clientv3.OpPut(key, ""))
 	}
