@@ -118,7 +118,7 @@ var floors = []floor{
 	{"server/backups", []string{"internal/disk", "internal/private", "storage/snapshot"}},
 	{"server/manifests", []string{"backup/document", "registry", "registry/writes", "storage"}},
 	{"server/bounds", []string{"registry/builtin/events"}},
-	{"server/bulk", []string{"registry", "registry/clip", "registry/object", "registry/reads", "storage", "storage/transaction"}},
+	{"server/bulk", []string{"internal/jsonscan", "registry", "registry/clip", "registry/object", "registry/reads", "storage", "storage/transaction"}},
 	{"server/negotiation", []string{"kubeproto", "watchstream"}},
 	{"server/quiescence", []string{"controllers", "registry/clip", "server/status", "storage"}},
 	{"server/framing", []string{"kubeproto", "server/negotiation", "server/status", "server/wire", "watchstream"}},

@@ -106,7 +106,11 @@ func (h *handler) serveTransaction(w *response, r *http.Request) error {
 	if err != nil {
 		return h.registry.Namespaces.Res.Storage.Fail("", err) // of any resource: what isn't a Status is about storage
 	}
-	return w.writePage(answer)
+	body, err := answer.Append(nil)
+	if err != nil {
+		return err
+	}
+	return w.writeObject(r, http.StatusOK, negotiation.JSON, body)
 }
 
 // readList reads a List or a transaction as JSON, or a rule for faults.

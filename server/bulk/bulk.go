@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -260,17 +261,11 @@ func statusResult(s metav1.Status) result {
 
 // request makes the request that an object would have come with alone.
 func (l *List) request(ctx context.Context, find Find, item []byte) (*http.Request, error) {
-	var sent struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-	}
 	if item[0] != '{' {
 		return nil, registry.BadRequest("the object must be a JSON object, and is %q", clip.Text(string(item)))
 	}
-	if err := object.Decode(item, &sent); err != nil {
+	sent, err := headOf(item)
+	if err != nil {
 		return nil, registry.BadRequest("the object %v", err)
 	}
 	if sent.Kind == "" || sent.APIVersion == "" {
@@ -287,6 +282,54 @@ func (l *List) request(ctx context.Context, find Find, item []byte) (*http.Reque
 		method, media = http.MethodPatch, applyMedia
 	}
 	return newRequest(ctx, l.from, method, at, media, l.query, item)
+}
+
+// head is what the path of an object depends on.
+type head struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+}
+
+// headOf reads an object's head. What isn't as it's to be is decoded, for the error.
+func headOf(item []byte) (h head, err error) {
+	s, sound := jsonscan.Scanner{Data: item}, true
+	text := func(into *string) {
+		if s.Peek() != '"' {
+			sound = false
+			s.Skip()
+			return
+		}
+		*into = string(jsonscan.Unquote(s.Quoted()))
+	}
+	s.Members(func(name []byte) {
+		switch string(name) {
+		case "apiVersion":
+			text(&h.APIVersion)
+		case "kind":
+			text(&h.Kind)
+		case "metadata":
+			sound = s.Members(func(name []byte) {
+				switch string(name) {
+				case "namespace":
+					text(&h.Metadata.Namespace)
+				case "name":
+					text(&h.Metadata.Name)
+				default:
+					s.Skip()
+				}
+			}) && sound
+		default:
+			s.Skip()
+		}
+	})
+	if sound && s.Err() == nil {
+		return h, nil
+	}
+	h = head{}
+	return h, object.Decode(item, &h)
 }
 
 const applyMedia = "application/apply-patch+yaml"

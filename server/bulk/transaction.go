@@ -98,10 +98,10 @@ func ParseTransaction(r *http.Request, query url.Values, text []byte) (*Transact
 			fmt.Sprintf("the transaction has %d bytes, and etcd takes %d in one request: make several of it", len(text), MaxTransactionBytes))
 	}
 	var sent struct {
-		Operations []json.RawMessage `json:"operations"`
+		Operations []operation `json:"operations"`
 	}
 	if err := strictly(text, &sent); err != nil {
-		return nil, registry.BadRequest("the body of the request isn't a transaction, as {\"operations\": [{\"create\": {…}}]} is: %v", err)
+		return nil, badOperation(text, err)
 	}
 	switch n := len(sent.Operations); {
 	case n == 0:
@@ -110,16 +110,28 @@ func ParseTransaction(r *http.Request, query url.Values, text []byte) (*Transact
 		return nil, registry.Refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("operation %d is one too many: a transaction may have %d, and this one has %d", MaxOperations, MaxOperations, n))
 	}
-	t.operations = make([]operation, len(sent.Operations))
-	for i, text := range sent.Operations {
-		if err := strictly(text, &t.operations[i]); err != nil {
-			return nil, registry.BadRequest("operation %d: %v", i, err)
-		}
+	t.operations = sent.Operations
+	for i := range t.operations {
 		if err := t.operations[i].valid(); err != nil {
 			return nil, registry.BadRequest("operation %d: %v", i, err)
 		}
 	}
 	return t, nil
+}
+
+// badOperation says which operation it is that made a transaction undecodable, if it's one.
+func badOperation(text []byte, err error) error {
+	var sent struct {
+		Operations []json.RawMessage `json:"operations"`
+	}
+	if strictly(text, &sent) == nil {
+		for i, text := range sent.Operations {
+			if err := strictly(text, &operation{}); err != nil {
+				return registry.BadRequest("operation %d: %v", i, err)
+			}
+		}
+	}
+	return registry.BadRequest("the body of the request isn't a transaction, as {\"operations\": [{\"create\": {…}}]} is: %v", err)
 }
 
 // strictly decodes what may have no members that nobody knows.
@@ -185,9 +197,33 @@ type Host struct {
 
 // Answer is what a transaction that was written is answered with.
 type Answer struct {
-	metav1.TypeMeta `json:",inline"`
-	ResourceVersion string   `json:"resourceVersion,omitempty"` // of the transaction; none if nothing was written
-	Results         []result `json:"results"`                   // of each operation, in order
+	metav1.TypeMeta
+	ResourceVersion string   // of the transaction; "" if nothing was written
+	Results         []result // of each operation, in order
+}
+
+// Append appends the answer as JSON. Objects are JSON already, and aren't gone through again.
+func (a *Answer) Append(to []byte) ([]byte, error) {
+	to = fmt.Appendf(to, `{"kind":%q,"apiVersion":%q,`, a.Kind, a.APIVersion)
+	if a.ResourceVersion != "" {
+		to = fmt.Appendf(to, `"resourceVersion":%q,`, a.ResourceVersion)
+	}
+	to = append(to, `"results":[`...)
+	for i, res := range a.Results {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		object := res.Object
+		res.Object = nil
+		rest, err := json.Marshal(res) // {"code":201} and what else there is
+		if err != nil {
+			return nil, err
+		}
+		if to = append(append(to, '\n'), rest...); len(object) > 0 {
+			to = append(append(append(to[:len(to)-1], `,"object":`...), object...), '}')
+		}
+	}
+	return append(to, "\n]}\n"...), nil
 }
 
 // Do does the operations, and writes all that they do as one. The error is a Status, and nothing is written then, unless it says that
