@@ -3,7 +3,9 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -236,5 +238,162 @@ func TestTransactionWatched(t *testing.T) {
 		if line, err := events.Next(); err != nil || !strings.Contains(line, `"ADDED"`) || !strings.Contains(line, `"name":"`+want+`"`) {
 			t.Errorf("%v: %s, want %s", err, line, want)
 		}
+	}
+}
+
+// account is an object that holds an amount, of one of two kinds.
+type account struct{ path, body, member string }
+
+func (a account) sent(amount int, version string) string {
+	return fmt.Sprintf(a.body, version, amount)
+}
+
+// amount is what an object holds, and its version.
+func (a account) amount(t *testing.T, document string) (amount int, version string) {
+	t.Helper()
+	var o struct {
+		Metadata struct{ ResourceVersion string }
+		Data     struct{ Amount string }
+		Spec     struct{ Size int }
+	}
+	if err := json.Unmarshal([]byte(document), &o); err != nil {
+		t.Fatal(err)
+	}
+	if a.member == "spec" {
+		return o.Spec.Size, o.Metadata.ResourceVersion
+	}
+	amount, err := strconv.Atoi(o.Data.Amount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return amount, o.Metadata.ResourceVersion
+}
+
+// TestTransfers: money is moved between objects of two kinds by transactions. Whoever follows both kinds on one stream sees all of a
+// transfer or none. Nothing is lost or made, also where a watch is cut and
+// goes on all the time.
+func TestTransfers(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	const each, begin, clients, transfers = 3, 100, 4, 40
+	var accounts []account
+	for i := range each {
+		accounts = append(accounts, account{
+			path:   fmt.Sprint("/api/v1/namespaces/default/configmaps/m", i),
+			body:   fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m%d","labels":{"account":"yes"},"resourceVersion":%%q},"data":{"amount":"%%d"}}`, i),
+			member: "data",
+		}, account{
+			path:   fmt.Sprint("/apis/example.com/v1/namespaces/default/widgets/m", i),
+			body:   fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"m%d","labels":{"account":"yes"},"resourceVersion":%%q},"spec":{"size":%%d}}`, i),
+			member: "spec",
+		})
+	}
+	for _, a := range accounts {
+		if code, _, body := transact(s, "", `{"create":`+a.sent(begin, "")+`}`); code != http.StatusOK {
+			t.Fatal(body)
+		}
+	}
+	var followers, movers sync.WaitGroup
+	for _, cut := range []int{0, 3} { // events after which the stream is cut; 0: never
+		followers.Go(func() { followTransfers(t, s, cut, 2*each*begin) })
+	}
+	for c := range clients {
+		movers.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(c), 7))
+			for range transfers {
+				for !transfer(t, s, accounts[rng.IntN(len(accounts))], accounts[rng.IntN(len(accounts))]) {
+				}
+			}
+		})
+	}
+	movers.Wait()
+	s.Do("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"end","labels":{"account":"yes"}},"data":{"amount":"0"}}`)
+	followers.Wait()
+	sum := 0
+	for _, a := range accounts {
+		_, document := s.Do("GET", a.path, "")
+		amount, _ := a.amount(t, document)
+		sum += amount
+	}
+	if sum != 2*each*begin {
+		t.Errorf("there are %d at the end, of %d", sum, 2*each*begin)
+	}
+}
+
+// transfer moves one, and reports whether nobody else was faster.
+func transfer(t *testing.T, s *servertest.Server, from, to account) bool {
+	if from == to {
+		return true
+	}
+	_, one := s.Do("GET", from.path, "")
+	_, other := s.Do("GET", to.path, "")
+	less, fromVersion := from.amount(t, one)
+	more, toVersion := to.amount(t, other)
+	code, _, body := transact(s, "", `{"update":`+from.sent(less-1, fromVersion)+`}`, `{"update":`+to.sent(more+1, toVersion)+`}`)
+	if code != http.StatusOK && code != http.StatusConflict {
+		t.Errorf("%d: %s", code, body)
+		return true
+	}
+	return code == http.StatusOK
+}
+
+// followTransfers follows both kinds until the object "end" comes. After each revision the sum is what it was at the beginning.
+func followTransfers(t *testing.T, s *servertest.Server, cut, sum int) {
+	const path = "/apiserver-lite/v1/watch?resource=configmaps&resource=widgets.example.com&namespace=default&labelSelector=account"
+	amounts, at := map[string]int{}, ""
+	check := func() {
+		total := 0
+		for _, amount := range amounts {
+			total += amount
+		}
+		if total != sum {
+			t.Errorf("at %s there are %d, of %d: %v", at, total, sum, amounts)
+		}
+	}
+	query := "&initialEvents=true"
+	for {
+		stream := s.Watch(path + query)
+		for n := 0; cut == 0 || n < cut || strings.Contains(query, "initial"); n++ {
+			line, err := stream.Next()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var e struct {
+				Type   string
+				Object struct {
+					Kind     string
+					Metadata metav1.ObjectMeta
+					Data     struct{ Amount string }
+					Spec     struct{ Size int }
+				}
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Error(err)
+				return
+			}
+			version := e.Object.Metadata.ResourceVersion
+			if e.Type == "BOOKMARK" {
+				check()
+				query, at = "&resourceVersion="+version, version
+				continue
+			}
+			if !strings.Contains(query, "initial") && at != version {
+				check()
+			}
+			amount := e.Object.Spec.Size
+			if e.Object.Kind == "ConfigMap" {
+				amount, _ = strconv.Atoi(e.Object.Data.Amount)
+			}
+			amounts[e.Object.Kind+e.Object.Metadata.Name] = amount
+			if !strings.Contains(query, "initial") {
+				query, at = "&resourceVersion="+version, version
+			}
+			if e.Object.Metadata.Name == "end" {
+				stream.Close()
+				return
+			}
+		}
+		stream.Close() // perhaps between two events of one revision: they come again
 	}
 }
