@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -72,8 +73,10 @@ func CheckThat(which Which, cel string) Operation {
 
 // Transacted is a transaction that was written.
 type Transacted struct {
-	ResourceVersion string   // of all that it has written; "" if that's nothing
-	Objects         []Object // as each operation has left its object, in order; a Status where it's gone
+	ResourceVersion string // of all that it has written; "" if that's nothing
+	// Objects are those of the operations, in order: a Status where it's gone, nothing for a check, and for an operation whose object a
+	// later one has written, too.
+	Objects []Object
 }
 
 // maxTransacted bounds the answer to a transaction: its objects, which may be larger than what was sent of them.
@@ -82,7 +85,8 @@ const maxTransacted = 256 << 20
 var aTransaction = verb{name: "a transaction", params: append(paramsOfWrite, "force"), creates: true}
 
 // Transact does all operations, in order and in one revision, or none. Of kinds, namespaces and rights each is judged as it would be
-// alone. A refusal is a *StatusError whose message names the operation. Only apiserver-lite has transactions. Options: DryRun,
+// alone. A refusal is a *StatusError whose message names the operation, and nothing is written then. An error that comes with a
+// ResourceVersion is about what was to be done after the writing, as of a Pod that was to be removed once it was marked. Only apiserver-lite has transactions. Options: DryRun,
 // FieldManager, Force and Strict are for all operations.
 func (c *Client) Transact(ctx context.Context, operations []Operation, options ...Option) (Transacted, error) {
 	s := newSettings(options)
@@ -101,14 +105,21 @@ func (c *Client) Transact(ctx context.Context, operations []Operation, options .
 	}
 	var answer struct {
 		ResourceVersion string
-		Results         []struct{ Object Object }
+		Results         []struct {
+			Code   int
+			Object Object
+			Status struct{ Message string }
+		}
 	}
 	if err := json.Unmarshal(document, &answer); err != nil {
 		return Transacted{}, fmt.Errorf("the answer to a transaction: %w", err)
 	}
 	t := Transacted{ResourceVersion: answer.ResourceVersion}
-	for _, r := range answer.Results {
+	for i, r := range answer.Results {
 		t.Objects = append(t.Objects, r.Object)
+		if r.Code >= http.StatusBadRequest {
+			err = errors.Join(err, fmt.Errorf("operation %d was written with the others, and something after that failed: %s", i, r.Status.Message))
+		}
 	}
-	return t, nil
+	return t, err
 }

@@ -28,7 +28,7 @@ func TestTransact(t *testing.T) {
 		client.Applying(configMap("b", "1")),
 		client.Patching(a, map[string]any{"data": map[string]any{"l": "2"}}),
 	}, client.FieldManager("me"))
-	if err != nil || len(got.Objects) != 4 || got.Objects[3].ResourceVersion() != got.ResourceVersion || got.Objects[2].Name() != "b" {
+	if err != nil || len(got.Objects) != 4 || got.Objects[3].ResourceVersion() != got.ResourceVersion || got.Objects[2].Name() != "b" || got.Objects[1].Name() != "" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	dry, err := c.Transact(ctx, []client.Operation{client.CheckVersion(a, got.ResourceVersion), client.Deleting(a)}, client.DryRun())

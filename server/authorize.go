@@ -12,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 )
 
 // authorize refuses a request whose user may not make it, before anything is done for it: every request goes through here
@@ -30,7 +31,7 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 		audit.Annotate(r.Context(), audit.Decision, "allow")
 		audit.Annotate(r.Context(), audit.Reason, "each of its objects is asked about")
 		return nil
-	case r.URL.Path == trafficPath:
+	case r.URL.Path == traffic.Path:
 		w.Asks.Path = metricsPath
 	}
 	err := h.decide(r.Context(), w.Asks)

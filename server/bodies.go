@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/apiserver-lite/apiserver-lite/server/bounds"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // What bodies take in memory, by estimate, while they're decoded, checked and stored.
@@ -43,7 +44,7 @@ func weigh(size, values int) int { return min(size*perByte+values*perValue, maxB
 // enterBody waits until there is room for what is made of a body of so many values, unless that is little.
 func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 	weight := weigh(len(data), values)
-	if weight <= freeBody {
+	if weight <= freeBody || transaction.Of(r.Context()) != nil { // whose operations were weighed together
 		return nil
 	}
 	flow := w.held.flow

@@ -12,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/markup"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
@@ -19,9 +20,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
-
-// maxLists is how many Lists are worked for at once. What their objects do is bounded as if each had come alone.
-const maxLists = 32
 
 func (h *handler) bulkRoutes(routes chi.Router) {
 	routes.Use(parsed(h.enterResource))
@@ -49,7 +47,8 @@ func (h *handler) serveBulk(w *response, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", string(negotiation.JSON))
 	w.WriteHeader(http.StatusOK)
-	if err := list.Write(itemContext(r), h.placeOf, h.itemsOf(w), answer); err != nil {
+	host := h.hostOf(w)
+	if err := list.Write(itemContext(r), host.Find, host.Serve, answer); err != nil {
 		return wire.Gone(err) // cut off: the client has to see that results are missing
 	}
 	return nil
@@ -79,14 +78,15 @@ func itemContext(r *http.Request) context.Context {
 	return audit.NewContext(ctx, nil)
 }
 
-func (h *handler) itemsOf(w *response) bulk.Serve {
-	return func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
-		return h.serveItem(w, rw, item, body)
+// hostOf is what the items of a request need.
+func (h *handler) hostOf(w *response) bulk.Host {
+	return bulk.Host{
+		Find:  func(apiVersion, kind string) bulk.Place { return bulk.PlaceOf(h.registry.Catalog(), apiVersion, kind) },
+		Named: h.registry.Named, Store: h.registry.Store,
+		Serve: func(rw http.ResponseWriter, item *http.Request, body []byte) []string {
+			return h.serveItem(w, rw, item, body)
+		},
 	}
-}
-
-func (h *handler) placeOf(apiVersion, kind string) bulk.Place {
-	return bulk.PlaceOf(h.registry.Catalog(), apiVersion, kind)
 }
 
 // serveTransaction answers a POST of operations that are stored together or not at all.
@@ -100,17 +100,19 @@ func (h *handler) serveTransaction(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.held.raw.Leave()
-	ctx, _ := h.registry.Store.Pin(itemContext(r))
-	answer, err := t.Do(ctx, bulk.Host{Find: h.placeOf, Named: h.registry.Named, Serve: h.itemsOf(w), Commit: h.registry.Store.Commit})
-	if err != nil {
-		return h.registry.Namespaces.Res.Storage.Fail("", err) // of any resource: what isn't a Status is about storage
+	e := h.registry.Namespaces.Res.Storage // any one: its errors are about storage
+	values, err := writes.Of(e).CheckValues(text)
+	if err == nil {
+		err = w.enterBody(r, text, values) // for all operations: those that wait for others keep what they have
 	}
-	body, err := answer.Append(nil)
 	if err != nil {
 		return err
 	}
-	return w.writeObject(r, http.StatusOK, negotiation.JSON, body)
+	answer, err := t.Do(itemContext(r), h.hostOf(w))
+	if err != nil {
+		return e.Fail("", err)
+	}
+	return w.writeObject(r, http.StatusOK, negotiation.JSON, answer.JSON())
 }
 
 // readList reads a List or a transaction as JSON, or a rule for faults.
@@ -147,9 +149,7 @@ func (h *handler) serveItem(of *response, rw http.ResponseWriter, r *http.Reques
 		ResponseWriter: rw, log: h.log, auditID: uuid.NewString(), begun: time.Now(), capacity: h.capacity, Grounds: of.Grounds,
 		upload: upload{received: body, read: true},
 	}
-	if op := transaction.Of(r.Context()); op != nil {
-		op.Waits = w.leaveSeat // there may be fewer seats than operations that wait for each other
-	}
+	transaction.Of(r.Context()).BeforeWait(w.leaveSeat) // there may be fewer seats than operations that wait for each other
 	h.whole(w, r, func(w *response, r *http.Request) {
 		let, err := h.letItemIn(of, w, r)
 		if err == nil && h.aggregator.Route(r.URL.Path) != nil {
@@ -164,9 +164,6 @@ func (h *handler) serveItem(of *response, rw http.ResponseWriter, r *http.Reques
 	return w.warnings
 }
 
-// listAnnotation names in the audit log the request that an object came with.
-const listAnnotation = "apiserver-lite/list"
-
 // letItemIn is letIn for the request of an object: whose it is was found out.
 func (h *handler) letItemIn(of, w *response, r *http.Request) (*http.Request, error) {
 	r, err := h.fresh(r)
@@ -180,7 +177,7 @@ func (h *handler) letItemIn(of, w *response, r *http.Request) (*http.Request, er
 	if r, err = h.beginAudit(w, r, by); err != nil {
 		return nil, err
 	}
-	w.audit.Annotate(listAnnotation, of.auditID)
+	w.audit.Annotate(bulk.Annotation, of.auditID)
 	if w.As != nil {
 		if w.As, err = w.As.For(r); err != nil {
 			return nil, err

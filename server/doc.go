@@ -74,7 +74,7 @@
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
 //   - Watches: 65,536 (watches.maxWatches), of which one user or address has at most three times as many as are free (watches.Share).
 //   - Questions of other replicas whether anything is left to do have their bound in package replica.
-//   - Lists whose objects are being written: 32 (maxLists), of 20,000 objects each (bulk.MaxItems). Each object is bounded as a request of its own.
+//   - Lists whose objects are being written: 32 (bulk.MaxAtOnce), of 20,000 objects each (bulk.MaxItems). Each object is bounded as a request of its own.
 //   - Snapshots of the store that are being read: 2 (maxBackups).
 //   - Snapshots of an ephemeral server: 64 (package resets) of 128 MiB, 512 MiB together.
 //   - Time: 60 s for a read (readDeadline) and 34 s for a write (writeDeadline), both from the headers on and with the time that

@@ -8,6 +8,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/server/health"
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
@@ -65,7 +66,7 @@ func unjudged(r *http.Request) bool {
 		return true
 	}
 	switch r.URL.Path {
-	case metricsPath, trafficPath, "/version", "/version/", "/debug/watchers":
+	case metricsPath, traffic.Path, "/version", "/version/", "/debug/watchers":
 		return true
 	}
 	return false

@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/server/bounds"
+	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/inflight"
 	"github.com/apiserver-lite/apiserver-lite/server/packed"
@@ -95,7 +96,7 @@ func newCapacity(l levels, watches *fair.Level) *capacity {
 		raw:        bound{queued(maxRaw / rawUnit), "large_uploads", "too many large bodies are on their way"},
 		bodyMemory: &fair.Weights{Most: maxBodies},
 		quiescent:  bound{fair.NewLevel(fair.Limits{Most: maxWaits}), "quiescent", "too many requests wait for the controllers"},
-		lists:      bound{queued(maxLists), "lists", "too many Lists are being written"},
+		lists:      bound{queued(bulk.MaxAtOnce), "lists", "too many Lists are being written"},
 		backups:    bound{fair.NewLevel(fair.Limits{Most: maxBackups}), "snapshots", "too many snapshots are being read"},
 		watches:    bound{watches, "watches", "too many watches are open"},
 		large:      bound{queued(maxLargeAnswers), "large_answers", "too many large answers are being made"},

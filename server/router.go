@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 	"github.com/apiserver-lite/apiserver-lite/server/profile"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
+	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 )
 
@@ -111,7 +112,7 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer, profiles bool) http.Ha
 	routes.Group(func(routes chi.Router) {
 		get(routes, "/version", h.seatless(handle(h.serveVersion)))
 		get(routes, metricsPath, serveMetrics(gatherer))
-		get(routes, trafficPath, handle(h.serveTraffic))
+		get(routes, traffic.Path, handle(h.serveTraffic))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {

@@ -6,9 +6,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 )
 
-// trafficPath is where the points of the last quarter of an hour are. Whoever may get /metrics may get them.
-const trafficPath = "/apiserver-lite/v1/traffic"
-
 // newTraffic returns the log of what a server does.
 func (h *handler) newTraffic(in *instance) *traffic.Log {
 	series := []traffic.Series{

@@ -73,9 +73,12 @@ func TestTransaction(t *testing.T) {
 		if r.Code != want {
 			t.Errorf("operation %d: %d, want %d: %s", i, r.Code, want, r.Status.Message)
 		}
-		if i >= 2 && r.Object.Kind != "Status" && r.Object.Metadata.ResourceVersion != got.ResourceVersion {
+		if i != 4 && i != 5 && i >= 2 && r.Object.Kind != "Status" && r.Object.Metadata.ResourceVersion != got.ResourceVersion {
 			t.Errorf("operation %d has the version %s, and the transaction %s", i, r.Object.Metadata.ResourceVersion, got.ResourceVersion)
 		}
+	}
+	if got.Results[4].Object.Kind != "" || got.Results[5].Object.Kind != "" {
+		t.Errorf("an object that a later operation has written is in more than one result: %s", body)
 	}
 	if inConfigMap(s, "old") != "2" || inConfigMap(s, "applied") != "4" || inConfigMap(s, "gone") != "" {
 		t.Errorf("old %q, applied %q, gone %q", inConfigMap(s, "old"), inConfigMap(s, "applied"), inConfigMap(s, "gone"))
@@ -116,6 +119,14 @@ func TestTransactionRefused(t *testing.T) {
 		"contradiction":    {422, `the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, change}},
 		"other way round":  {422, `the object is created by operation 0 of the same transaction`, []string{create, `{"delete":{"resource":"configmaps","name":"new"}}`}},
 		"last one":         {404, `operation 3`, []string{create, change, `{"delete":{"resource":"configmaps","name":"there"}}`, `{"delete":{"resource":"configmaps","name":"none"}}`}},
+		"dry run of one":   {422, "dryRun is a parameter of the transaction", []string{change, `{"delete":{"resource":"configmaps","name":"there","options":{"dryRun":["All"]}}}`}},
+		"version twice":    {409, `operation 2 (update)`, []string{create, `{"update":` + configMapNamed("there", "2") + `}`, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"2"}}}`}},
+		"objects of a definition that goes": {422, "what an object depends on is written", []string{
+			`{"create":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}}`,
+			`{"delete":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com"}}`}},
+		"objects of a definition that is written": {422, "what the object depends on is written by operation 0", []string{
+			`{"patch":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com","type":"merge","body":{"metadata":{"labels":{"a":"b"}}}}}`,
+			`{"create":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}}`}},
 		"two definitions": {422, "a transaction can write one object of customresourcedefinitions", []string{
 			`{"patch":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com","type":"merge","body":{"metadata":{"labels":{"a":"b"}}}}}`,
 			`{"delete":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com"}}`}},

@@ -14,6 +14,6 @@ type Write struct {
 	Removed bool // the key is removed, and Value means nothing
 }
 
-// TransactionKey is written by each Commit of several writes. It belongs to no object. Compactions stop before a revision that has it: a
-// client that goes on after that revision may have been told of only some of its changes, and gets them from history.
+// TransactionKey is written by each Commit of several writes, unless all are deletions. It belongs to no object. Whoever wants the changes of a revision that
+// history doesn't have any more learns by it whether that may have been a transaction.
 const TransactionKey = Own + "transaction"

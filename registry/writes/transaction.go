@@ -61,7 +61,7 @@ func ofTransaction(err error) error {
 	switch {
 	case errors.As(err, &c):
 		return registry.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, c.Error()+" of the same transaction: make two transactions of it")
-	case errors.Is(err, transaction.ErrAborted):
+	case errors.Is(err, transaction.ErrAborted), errors.Is(err, storage.ErrReplaced):
 		return registry.Refusal(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 	}
 	return err
@@ -84,6 +84,20 @@ func (w *write) latest(ctx context.Context, key string) (*kube.Object, error) {
 	return w.Res.Read(ctx, key)
 }
 
+// joins refuses a write that can't be a part of its transaction.
+func (w *write) joins(ctx context.Context) error {
+	op := w.operation(ctx)
+	switch {
+	case op == nil:
+		return nil
+	case w.dryRun != op.DryRun:
+		return registry.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "an operation can't be a dry run by itself: dryRun is a parameter of the transaction")
+	case w.Res.OneByOne():
+		return ofTransaction(op.Sole(w.Plural))
+	}
+	return nil
+}
+
 // keep ends a write that stores nothing, because it's refused (verdict), leaves its object as it is, or is a dry run. As an operation it waits
 // for the end of its transaction, in which the object has to be what it was judged by: again tells that it isn't.
 func (w *write) keep(ctx context.Context, old *kube.Object, c outcome, verdict error) (again bool, err error) {
@@ -96,10 +110,16 @@ func (w *write) keep(ctx context.Context, old *kube.Object, c outcome, verdict e
 	case w.dryRun:
 		return false, nil
 	}
-	if before, err := pending(op, old.Key); before != nil || err != nil {
+	before, err := pending(op, old.Key)
+	switch {
+	case err != nil:
 		return false, err
+	case before != nil: // it's written again, as it is, so that this operation decides again when the one before does
+		_, err = op.Update(ctx, old.Key, before.Raw(), before.Revision)
+	default:
+		err = op.Keep(ctx, old.Key, old.Revision, len(old.Raw()))
 	}
-	if err = op.Keep(ctx, old.Key, old.Revision); errors.Is(err, storage.ErrConflict) {
+	if errors.Is(err, storage.ErrConflict) {
 		return true, nil
 	}
 	return false, ofTransaction(err)

@@ -152,10 +152,8 @@ func (w *write) inBrackets(ctx context.Context, store func() (*kube.Object, erro
 
 // bracketed is inBrackets with errors as they come.
 func (w *write) bracketed(ctx context.Context, store func() (*kube.Object, error)) (stored *kube.Object, err error) {
-	if w.Res.OneByOne() {
-		if err := w.operation(ctx).Sole(w.Plural); err != nil {
-			return nil, ofTransaction(err)
-		}
+	if err := w.joins(ctx); err != nil {
+		return nil, err
 	}
 	end, err := w.Res.Begin(ctx)
 	if err != nil {

@@ -42,6 +42,12 @@ func Takes(r *http.Request) bool {
 	return r.Method == http.MethodPost && (r.URL.Path == ApplyPath || r.URL.Path == CreatePath || r.URL.Path == TransactionsPath)
 }
 
+// MaxAtOnce is how many Lists and transactions are worked for at once. What their objects do is bounded as if each had come alone.
+const MaxAtOnce = 32
+
+// Annotation names in the audit log the request that an object or an operation came with.
+const Annotation = "apiserver-lite/list"
+
 // MaxItems is how many objects a List may have. The smallest that can be stored, of 60 bytes, fit in the largest body 50,000 times.
 // So many take longer than a request may.
 const MaxItems = 20_000

@@ -52,9 +52,12 @@ func compile(expression string) (cel.Program, error) {
 // judge says whether an object is as it's to be before the transaction, and sees to it that it still is when that is written. got is
 // what the object's get was answered. again tells that somebody else has written it meanwhile.
 func (c *checked) judge(ctx context.Context, e *registry.Endpoint, namespace string, got result, op *transaction.Operation) (_ result, again bool) {
-	absent := got.Code == http.StatusNotFound && e != nil
-	if got.Code >= http.StatusBadRequest && !absent {
+	absent := got.Code == http.StatusNotFound
+	switch {
+	case got.Code >= http.StatusBadRequest && !absent:
 		return got, false
+	case e == nil: // it wasn't served a moment ago
+		return refused(registry.Refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "nothing of that kind is served: see /apis")), false
 	}
 	var at storage.Revision
 	if !absent {
@@ -71,18 +74,15 @@ func (c *checked) judge(ctx context.Context, e *registry.Endpoint, namespace str
 	}
 	key, err := e.Key(namespace, c.Name)
 	if err == nil && !op.DryRun {
-		err = op.Keep(ctx, key, at)
+		err = op.Keep(ctx, key, at, 0)
 	}
 	switch {
 	case errors.Is(err, storage.ErrConflict):
 		return result{}, true
-	case err != nil:
+	case err != nil && !errors.Is(err, transaction.ErrAborted): // whose answer nobody gets
 		return refused(e.Fail(c.Name, err)), false
 	}
-	if absent {
-		got.Object = nil
-	}
-	return result{Code: http.StatusOK, Object: got.Object}, false
+	return result{Code: http.StatusOK}, false
 }
 
 // versionOf returns the version of an object as it's answered.

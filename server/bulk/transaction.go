@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +29,8 @@ import (
 const (
 	// MaxOperations is how many operations a transaction may have: as many as etcd's default for one of its own.
 	MaxOperations = 128
-	// MaxTransactionBytes is how large a transaction may be as it's sent: what etcd takes in one request.
-	MaxTransactionBytes = 3 << 19
+	// MaxTransactionBytes is how large a transaction may be as it's sent, and what it writes.
+	MaxTransactionBytes = transaction.MaxBytes
 )
 
 // Transaction is the operations that came in one request.
@@ -189,10 +190,10 @@ func (c *checked) valid() error {
 
 // Host is what a transaction needs of the server.
 type Host struct {
-	Find   Find
-	Named  func(ctx context.Context, resource string) (*registry.Endpoint, error)
-	Serve  Serve
-	Commit transaction.Commit
+	Find  Find
+	Named func(ctx context.Context, resource string) (*registry.Endpoint, error)
+	Serve Serve
+	Store storage.Store
 }
 
 // Answer is what a transaction that was written is answered with.
@@ -202,9 +203,9 @@ type Answer struct {
 	Results         []result // of each operation, in order
 }
 
-// Append appends the answer as JSON. Objects are JSON already, and aren't gone through again.
-func (a *Answer) Append(to []byte) ([]byte, error) {
-	to = fmt.Appendf(to, `{"kind":%q,"apiVersion":%q,`, a.Kind, a.APIVersion)
+// JSON returns the answer as JSON. Objects are that already, and aren't gone through again.
+func (a *Answer) JSON() []byte {
+	to := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, a.Kind, a.APIVersion)
 	if a.ResourceVersion != "" {
 		to = fmt.Appendf(to, `"resourceVersion":%q,`, a.ResourceVersion)
 	}
@@ -217,36 +218,54 @@ func (a *Answer) Append(to []byte) ([]byte, error) {
 		res.Object = nil
 		rest, err := json.Marshal(res) // {"code":201} and what else there is
 		if err != nil {
-			return nil, err
+			panic(err) // numbers and strings always encode
 		}
 		if to = append(append(to, '\n'), rest...); len(object) > 0 {
 			to = append(append(append(to[:len(to)-1], `,"object":`...), object...), '}')
 		}
 	}
-	return append(to, "\n]}\n"...), nil
+	return append(to, "\n]}\n"...)
 }
 
 // Do does the operations, and writes all that they do as one. The error is a Status, and nothing is written then, unless it says that
-// the outcome isn't known.
+// the outcome isn't known; others are the store's.
 func (t *Transaction) Do(ctx context.Context, h Host) (*Answer, error) {
+	for {
+		pinned, _ := h.Store.Pin(ctx)
+		a, err := t.try(pinned, h)
+		if !errors.Is(err, storage.ErrReplaced) || ctx.Err() != nil {
+			return a, err
+		}
+	}
+}
+
+// try is Do, but for resets: storage.ErrReplaced says that everything was replaced meanwhile.
+func (t *Transaction) try(ctx context.Context, h Host) (*Answer, error) {
 	results := make([]result, len(t.operations))
-	keys := make([]string, len(t.operations))
 	serves := make([]transaction.Serve, len(t.operations))
+	var mu sync.Mutex // guards last
+	last := map[string]int{}
 	for i := range t.operations {
 		serves[i] = func(ctx context.Context, op *transaction.Operation) bool {
-			results[i] = t.serve(ctx, h, &t.operations[i], op)
-			keys[i] = op.Key()
+			results[i] = t.safely(ctx, h, &t.operations[i], op)
+			if key := op.Key(); key != "" { // of several operations on one object, the last has it: it's written once
+				mu.Lock()
+				defer mu.Unlock()
+				if before, ok := last[key]; ok {
+					results[before].Object = nil
+				}
+				last[key] = i
+			}
 			return results[i].Code < http.StatusBadRequest
 		}
 	}
-	out := transaction.Run(ctx, h.Commit, serves, t.dryRun)
+	out := transaction.Run(ctx, h.Store.Commit, serves, t.dryRun)
 	switch {
 	case out.Failed >= 0:
 		return nil, t.refusal(out.Failed, results[out.Failed])
 	case out.Err != nil:
 		return nil, failed(out.Err, results)
 	}
-	t.lastOfEach(results, keys)
 	a := &Answer{TypeMeta: metav1.TypeMeta{Kind: "TransactionResult", APIVersion: "apiserver-lite/v1"}, Results: results}
 	if out.Revision > 0 {
 		a.ResourceVersion = out.Revision.String()
@@ -254,19 +273,14 @@ func (t *Transaction) Do(ctx context.Context, h Host) (*Answer, error) {
 	return a, nil
 }
 
-// lastOfEach gives the operations on one object that object as the last of them has left it: it's written once.
-func (t *Transaction) lastOfEach(results []result, keys []string) {
-	last := map[string]json.RawMessage{}
-	for i := len(results) - 1; i >= 0; i-- {
-		if keys[i] == "" {
-			continue
+// safely does one operation. What panics besides its request, which sees to that by itself, is a failure of the operation.
+func (t *Transaction) safely(ctx context.Context, h Host, o *operation, op *transaction.Operation) (res result) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			res = refused(fmt.Errorf("panic: %v", cause))
 		}
-		if object, ok := last[keys[i]]; ok {
-			results[i].Object = object
-		} else {
-			last[keys[i]] = results[i].Object
-		}
-	}
+	}()
+	return t.serve(ctx, h, o, op)
 }
 
 // serve does one operation.
@@ -359,7 +373,10 @@ func (t *Transaction) place(ctx context.Context, h Host, n named, subresource st
 // refusal is the answer to a transaction of which an operation failed.
 func (t *Transaction) refusal(failed int, res result) error {
 	s := *res.Status
-	s.Message = fmt.Sprintf("operation %d (%s): %s; nothing of the transaction was written", failed, t.operations[failed].what(), s.Message)
+	s.Message = fmt.Sprintf("operation %d (%s): %s", failed, t.operations[failed].what(), s.Message)
+	if s.Reason != metav1.StatusReasonTimeout { // whose message says what may have happened to a single write
+		s.Message += "; nothing of the transaction was written"
+	}
 	details := metav1.StatusDetails{}
 	if s.Details != nil {
 		details = *s.Details
@@ -392,6 +409,9 @@ func (n named) String() string {
 
 // failed is the answer to a transaction that the store didn't write. Each operation has what that means for it: the first one's is told.
 func failed(err error, results []result) error {
+	if errors.Is(err, storage.ErrReplaced) {
+		return err
+	}
 	if errors.Is(err, storage.ErrTooLarge) {
 		return registry.Refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			"the transaction is larger than what etcd takes at once, with what each operation depends on: make several of it ("+err.Error()+")")

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// Path is where the points of the last quarter of an hour are. Whoever may get /metrics may get them.
+const Path = "/apiserver-lite/v1/traffic"
+
 const (
 	// Interval is how far the points are apart.
 	Interval = 5 * time.Second

@@ -281,7 +281,10 @@ func (c *Cursor) takePast(ctx context.Context, got []*watchEvent, b budget, to l
 		return got, p, nil
 	}
 	past, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})
-	if errors.Is(err, storage.ErrCompacted) && c.again > c.rev { // no compaction ends with a transaction of ours (storage.TransactionKey)
+	if errors.Is(err, storage.ErrCompacted) && c.again > c.rev {
+		if err := c.singleRevision(ctx); err != nil {
+			return got, p, err
+		}
 		c.rev, p.through = c.again, c.again
 		return got, p, nil
 	}
@@ -302,6 +305,21 @@ func (c *Cursor) takePast(ctx context.Context, got []*watchEvent, b budget, to l
 		got = append(got, e)
 	}
 	return got, p, nil
+}
+
+// singleRevision returns nil if the revision after which the client wants to go on, and with which history begins, was no transaction, and
+// ErrCompacted if it may have been: then the client may lack some of its events.
+func (c *Cursor) singleRevision(ctx context.Context) error {
+	last, err := c.resource.cacher.store.GetAt(ctx, storage.TransactionKey, 0)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case last.Revision >= c.again:
+		return fmt.Errorf("revision %d may be a transaction's, of which the client may not have got everything: %w", c.again, storage.ErrCompacted)
+	}
+	return nil
 }
 
 // match appends the frames of those events that concern the cursor's group.

@@ -168,6 +168,9 @@ func (l *eventLog) append(e *watchEvent) {
 	if framed := l.bounds.framedEvents; l.next-l.low > framed { // not the new one, which has none yet
 		l.at(l.next - framed - 1).unframe()
 	}
+	if e.rev == l.base { // an event of the revision has been evicted already
+		l.baseIs = several
+	}
 	e.seq = l.next
 	l.next++
 	l.ring[e.seq&uint64(len(l.ring)-1)] = e

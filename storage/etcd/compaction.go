@@ -145,14 +145,10 @@ func (p *past) compact(ctx context.Context, wait bool) error {
 	if floor := p.floor.Load(); floor != nil {
 		upTo = min(upTo, (*floor)())
 	}
-	upTo, err := p.beforeTransaction(ctx, upTo)
-	if err != nil {
-		return fmt.Errorf("compact history up to revision %d: %w", upTo, err)
-	}
 	if upTo <= p.compaction.done || p.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
 		return nil
 	}
-	_, err = p.local.Compact(ctx, &pb.CompactionRequest{Revision: int64(upTo), Physical: wait})
+	_, err := p.local.Compact(ctx, &pb.CompactionRequest{Revision: int64(upTo), Physical: wait})
 	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // an earlier process compacted as far, and was killed before it saved its marks
 		return fmt.Errorf("compact history up to revision %d: %w", upTo, err)
 	}
@@ -161,21 +157,6 @@ func (p *past) compact(ctx context.Context, wait bool) error {
 		(*tell)(upTo)
 	}
 	return nil
-}
-
-// beforeTransaction returns a revision, or the last one before it that is no transaction's: see storage.TransactionKey.
-func (p *past) beforeTransaction(ctx context.Context, rev storage.Revision) (storage.Revision, error) {
-	for rev > p.compaction.done {
-		r, err := p.local.KV().Range(ctx, []byte(storage.TransactionKey), nil, mvcc.RangeOptions{Rev: int64(rev)})
-		if errors.Is(err, mvcc.ErrCompacted) { // by an earlier process: see compact
-			return rev, nil
-		}
-		if err != nil || len(r.KVs) == 0 || storage.Revision(r.KVs[0].ModRevision) != rev {
-			return rev, err
-		}
-		rev--
-	}
-	return rev, nil
 }
 
 // save writes the marks to their file. It is called by one goroutine at a time: Open, then the keeper, then Close.

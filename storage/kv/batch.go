@@ -52,7 +52,7 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 
 // batchOps are the operations that write a batch.
 func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, error) {
-	ops := make([]clientv3.Op, 0, len(b.Writes)+len(b.Touched))
+	ops, puts := make([]clientv3.Op, 0, len(b.Writes)+len(b.Touched)+1), 0
 	for _, each := range b.Writes {
 		if each.Removed {
 			ops = append(ops, clientv3.OpDelete(each.Key))
@@ -63,8 +63,9 @@ func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, 
 			return nil, err
 		}
 		ops = append(ops, op)
+		puts++
 	}
-	if len(b.Writes) > 1 {
+	if puts > 0 && len(b.Writes) > 1 { // deletions alone are done where there's no space for a put
 		ops = append(ops, clientv3.OpPut(storage.TransactionKey, ""))
 	}
 	for _, key := range b.Touched {

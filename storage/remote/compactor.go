@@ -183,10 +183,7 @@ func (s *Store) compact(ctx context.Context, at storage.Revision) error {
 	}
 	within, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	at, err := s.beforeTransaction(within, at)
-	if err == nil {
-		_, err = s.client.Compact(within, int64(at))
-	}
+	_, err := s.client.Compact(within, int64(at))
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("in this etcd only root may compact (--etcd-username): let etcd do it, by its --auto-compaction-retention, and start the servers with --etcd-compaction-interval=0: %w", err)
@@ -195,17 +192,6 @@ func (s *Store) compact(ctx context.Context, at storage.Revision) error {
 	}
 	s.compacted.Raise(at)
 	return nil
-}
-
-// beforeTransaction returns a revision, or the last one before it that is no transaction's: see storage.TransactionKey.
-func (s *Store) beforeTransaction(ctx context.Context, rev storage.Revision) (storage.Revision, error) {
-	for {
-		res, err := s.client.Get(ctx, storage.TransactionKey, clientv3.WithRev(int64(rev)), clientv3.WithKeysOnly())
-		if err != nil || len(res.Kvs) == 0 || storage.Revision(res.Kvs[0].ModRevision) != rev {
-			return rev, err
-		}
-		rev--
-	}
 }
 
 // window is what there is of history when the compactor looks.

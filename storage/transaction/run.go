@@ -163,6 +163,7 @@ type refused struct {
 func (r *run) concerned(broken []storage.Condition) (all []refused) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	told := map[string]bool{} // keys of which what is pending goes
 	for _, o := range r.operations {
 		if !o.waiting {
 			continue
@@ -172,13 +173,18 @@ func (r *run) concerned(broken []storage.Condition) (all []refused) {
 			of = e.by
 		}
 		own := e != nil && slices.Contains(broken, storage.Condition{Key: o.key, Revision: e.expected})
-		if own || slices.ContainsFunc(of, func(o *Operation) bool { return o.requires(broken) }) {
-			all = append(all, refused{o, o.refusal(own, broken)})
+		relied := slices.ContainsFunc(o.relied, func(key string) bool { return told[key] })
+		if own || relied || slices.ContainsFunc(of, func(o *Operation) bool { return o.requires(broken) }) {
+			all = append(all, refused{o, o.refusal(own, of[0] == o, broken)})
+			told[o.key] = true
 		}
 	}
-	for _, told := range all {
-		delete(r.keys, told.key)
-		told.key, told.conditions, told.touches, told.turn = "", nil, nil, storage.Condition{}
+	for _, each := range all {
+		if e := r.keys[each.key]; e != nil {
+			r.bytes -= len(e.value)
+			delete(r.keys, each.key)
+		}
+		each.key, each.creates, each.conditions, each.touches, each.turn, each.relied = "", false, nil, nil, storage.Condition{}, nil
 	}
 	return all
 }
@@ -188,14 +194,15 @@ func (o *Operation) requires(broken []storage.Condition) bool {
 	return slices.ContainsFunc(o.required(), func(c storage.Condition) bool { return slices.Contains(broken, c) })
 }
 
-// refusal is what an operation is told that decides again, in the words of a Store. own tells that its key isn't as it expects.
-func (o *Operation) refusal(own bool, broken []storage.Condition) error {
+// refusal is what an operation is told that decides again, in the words of a Store. own tells that its key isn't as it expects, first that no
+// earlier operation writes the key.
+func (o *Operation) refusal(own, first bool, broken []storage.Condition) error {
 	switch {
 	case o.turn.Key != "" && slices.Contains(broken, o.turn):
 		return storage.ErrOutOfTurn
 	case o.creates && own:
 		return storage.ErrExists
-	case o.creates, o.key != "" && !own && o.requires(broken):
+	case o.creates, o.key != "" && first && !own && o.requires(broken):
 		return storage.ErrConditionFailed
 	}
 	return storage.ErrConflict

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -24,9 +25,13 @@ func (c *Contradiction) Error() string { return fmt.Sprintf("%s by operation %d"
 type Transaction struct {
 	operations []*Operation // set before the first one begins
 
-	mu   sync.Mutex        // guards keys, and what the operations say that it guards
-	keys map[string]*entry // what becomes of each key
+	mu    sync.Mutex        // guards keys and bytes, and what the operations say that it guards
+	keys  map[string]*entry // what becomes of each key
+	bytes int               // of the values, and of the objects that are kept as they are
 }
+
+// MaxBytes is how much the operations of a transaction may write, and keep as it is: what etcd takes in one request.
+const MaxBytes = 3 << 19
 
 // entry is what becomes of one key.
 type entry struct {
@@ -38,10 +43,9 @@ type entry struct {
 
 // Operation is one of those of a transaction. One goroutine uses it, but for what Run does.
 type Operation struct {
-	Index  int  // among the operations
-	DryRun bool // nothing is written at the end, so the operation mustn't wait
-	// Waits, if it's set, is called when the operation begins to wait for the others.
-	Waits func()
+	Index  int    // among the operations
+	DryRun bool   // nothing is written at the end, so the operation mustn't wait
+	waits  func() // is called when the operation begins to wait; may be nil
 
 	of      *Transaction
 	staged  chan struct{} // has an element when the operation waits
@@ -56,7 +60,9 @@ type Operation struct {
 	conditions []storage.Condition // under which it writes, besides the key's own
 	touches    []string
 	turn       storage.Condition
-	sole       string // see Sole
+	kept       int      // bytes of an object that it keeps as it is
+	relied     []string // keys of which it has seen what is pending
+	sole       string   // see Sole
 }
 
 // answer is what becomes of a transaction, or of one try to commit it.
@@ -74,6 +80,13 @@ func Of(ctx context.Context) *Operation {
 	return o
 }
 
+// BeforeWait has a function called whenever the operation begins to wait for the others. A nil operation never waits.
+func (o *Operation) BeforeWait(call func()) {
+	if o != nil {
+		o.waits = call
+	}
+}
+
 // Key returns the key that the operation has written; "" for none.
 func (o *Operation) Key() string {
 	o.of.mu.Lock()
@@ -81,7 +94,7 @@ func (o *Operation) Key() string {
 	return o.key
 }
 
-// newRevision stands for the revision of what a transaction creates, while it's pending. No key has it: etcd's first write has 2.
+// newRevision stands for the revision of what a transaction writes, while it's pending. No key has it: etcd's first write has 2.
 const newRevision storage.Revision = 1
 
 // Pending returns what earlier operations have put into a key; nil if none of them has written it. Its revision is what Update and Delete
@@ -99,14 +112,12 @@ func (o *Operation) Pending(key string) (*storage.KeyValue, error) {
 	case e.removed:
 		return nil, &Contradiction{e.by[len(e.by)-1].Index, "the object is deleted"}
 	}
-	return &storage.KeyValue{Key: key, Value: e.value, Revision: max(e.expected, newRevision)}, nil
+	o.relied = append(o.relied, key)
+	return &storage.KeyValue{Key: key, Value: e.value, Revision: newRevision}, nil
 }
 
 // Sole claims something that only one operation of a transaction may be about. The error is a Contradiction.
 func (o *Operation) Sole(what string) error {
-	if o == nil {
-		return nil
-	}
 	o.of.mu.Lock()
 	defer o.of.mu.Unlock()
 	for _, other := range o.of.operations {
@@ -139,13 +150,30 @@ func (o *Operation) Assume(ctx context.Context, w storage.Write, expected storag
 }
 
 // Keep writes nothing, and returns when the transaction is written. The key still has a revision then, 0 for a key that doesn't exist; if
-// somebody else has written it, the error is ErrConflict, and the operation may look and call Keep again.
-func (o *Operation) Keep(ctx context.Context, key string, expected storage.Revision) error {
+// somebody else has written it, the error is ErrConflict, and the operation may look and call Keep again. size is that of the object, if
+// the operation is answered with it.
+func (o *Operation) Keep(ctx context.Context, key string, expected storage.Revision, size int) error {
 	o.of.mu.Lock()
-	o.conditions = []storage.Condition{{Key: key, Revision: expected}}
+	o.conditions, o.creates = []storage.Condition{{Key: key, Revision: expected}}, false
+	err := o.of.growLocked(size - o.kept)
+	if err == nil {
+		o.kept = size
+	}
 	o.of.mu.Unlock()
-	_, err := o.wait(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = o.wait(ctx)
 	return err
+}
+
+// growLocked counts bytes, unless there are too many; mu must be held.
+func (t *Transaction) growLocked(bytes int) error {
+	if bytes > 0 && t.bytes+bytes > MaxBytes {
+		return storage.ErrTooLarge
+	}
+	t.bytes += bytes
+	return nil
 }
 
 // stage puts a write into the transaction, with the turn and the note that ctx has, and waits. Clients' writes have no fence and no premise here.
@@ -160,17 +188,36 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 	t, guards := o.of, storage.GuardsOf(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch there := t.keys[key]; {
+	for _, other := range t.operations {
+		if other.key != "" && slices.ContainsFunc(other.conditions, func(c storage.Condition) bool { return c.Key == key }) {
+			return &Contradiction{other.Index, "what an object depends on is written, and the object is written"}
+		}
+	}
+	for _, c := range conds {
+		if e := t.keys[c.Key]; e != nil && c.Key != key {
+			return &Contradiction{e.by[0].Index, "what the object depends on is written"}
+		}
+	}
+	there, before := t.keys[key], 0
+	if there != nil {
+		before = len(there.value)
+	}
+	switch {
 	case there == nil:
-		e.by = []*Operation{o}
-		t.keys[key] = &e
 	case creates:
 		return storage.ErrExists
 	case e.removed && there.expected == 0:
 		return &Contradiction{there.by[0].Index, "the object is created"}
-	case there.removed || max(there.expected, newRevision) != e.expected:
+	case there.removed || e.expected != newRevision:
 		return storage.ErrConflict
-	default:
+	}
+	if err := t.growLocked(len(e.value) - before); err != nil {
+		return err
+	}
+	if there == nil {
+		e.by = []*Operation{o}
+		t.keys[key] = &e
+	} else {
 		there.value, there.removed = e.value, e.removed
 		there.by = append(there.by, o)
 	}
@@ -187,8 +234,8 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 
 // wait tells Run that the operation has decided, and waits for what becomes of it.
 func (o *Operation) wait(ctx context.Context) (storage.Revision, error) {
-	if o.Waits != nil {
-		o.Waits()
+	if o.waits != nil {
+		o.waits()
 	}
 	o.staged <- struct{}{}
 	a := <-o.answer // Run answers whoever waits, soon after the context's end as well
