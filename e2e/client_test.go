@@ -51,6 +51,7 @@ type object struct {
 		Color string
 		Size  int64
 	}
+	Data    map[string]string // of a ConfigMap
 	Status  json.RawMessage
 	Reason  string
 	Message string
