@@ -285,7 +285,21 @@ func (a account) amount(t *testing.T, document string) (amount int, version stri
 // goes on all the time.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t)
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		testTransfers(t, []*servertest.Server{newWidgets(t)})
+	})
+	t.Run("replicas", func(t *testing.T) {
+		t.Parallel()
+		all := newReplicas(t, 3)
+		all[0].PostYAML(definitionsPath, widgets)
+		testTransfers(t, all)
+	})
+}
+
+// testTransfers moves and follows at several servers of one store.
+func testTransfers(t *testing.T, all []*servertest.Server) {
+	s := all[0]
 	const each, begin, clients, transfers = 3, 100, 4, 40
 	var accounts []account
 	for i := range each {
@@ -305,14 +319,14 @@ func TestTransfers(t *testing.T) {
 		}
 	}
 	var followers, movers sync.WaitGroup
-	for _, cut := range []int{0, 3} { // events after which the stream is cut; 0: never
-		followers.Go(func() { followTransfers(t, s, cut, 2*each*begin) })
+	for i, cut := range []int{0, 3} { // events after which the stream is cut; 0: never
+		followers.Go(func() { followTransfers(t, all[i%len(all)], cut, 2*each*begin) })
 	}
 	for c := range clients {
 		movers.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(c), 7))
 			for range transfers {
-				for !transfer(t, s, accounts[rng.IntN(len(accounts))], accounts[rng.IntN(len(accounts))]) {
+				for !transfer(t, all[rng.IntN(len(all))], accounts[rng.IntN(len(accounts))], accounts[rng.IntN(len(accounts))]) {
 				}
 			}
 		})
