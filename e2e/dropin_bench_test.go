@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // BenchmarkKubeAPIServerStart measures, under the name kube-apiserver with TLS, client certificates and RBAC, from the start of the
@@ -23,7 +24,7 @@ func BenchmarkKubeAPIServerStart(b *testing.B) {
 	ca := credentials.NewAuthority(b, "clients").File
 	var took time.Duration
 	for b.Loop() {
-		port := freePort(b)
+		port := loopback.Port(b)
 		cmd := exec.Command(filepath.Join(assets, "kube-apiserver"), "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir, "--client-ca-file="+ca,
 			"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount")
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // TestDropIn: the directory of `envtest` has two programs that do as envtest asks of kube-apiserver and etcd, and leave nothing.
@@ -23,7 +24,7 @@ func TestDropIn(t *testing.T) {
 	if err != nil || string(said) != assets+"\n" {
 		t.Fatalf("%q, %v", said, err)
 	}
-	temporary, standIn := t.TempDir(), "http://127.0.0.1:"+freePort(t)
+	temporary, standIn := t.TempDir(), "http://127.0.0.1:"+loopback.Port(t)
 	etcd := exec.Command(filepath.Join(assets, "etcd"), "--listen-client-urls="+standIn)
 	if err := etcd.Start(); err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func TestDropIn(t *testing.T) {
 			if out, err := exec.Command(program, "--frob").CombinedOutput(); !asExit(err, &exit) || exit.ExitCode() != 1 || strings.Count(string(out), "\n") != 1 {
 				t.Errorf("an unknown flag: %v, %q", err, out)
 			}
-			dir, port := t.TempDir(), freePort(t)
+			dir, port := t.TempDir(), loopback.Port(t)
 			cmd := exec.Command(program, p.flags(dir, port)...)
 			cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 			var log strings.Builder
@@ -116,18 +117,6 @@ func asExit(err error, to **exec.ExitError) bool {
 	return ok
 }
 
-// freePort returns a port that was free a moment ago, as envtest does.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
 // awaitHealth asks until the answer is 200, with no check of the certificate, as envtest does.
 func awaitHealth(t *testing.T, url string) {
 	t.Helper()
@@ -149,7 +138,7 @@ func TestDropInEndsWithParent(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	certificates, temporary := t.TempDir(), t.TempDir()
-	etcdPort, port := freePort(t), freePort(t)
+	etcdPort, port := loopback.Port(t), loopback.Port(t)
 	script := fmt.Sprintf(`%[1]s/etcd --listen-client-urls=http://127.0.0.1:%[2]s & %[1]s/kube-apiserver --bind-address=127.0.0.1 --secure-port=%[3]s --cert-dir=%[4]s & read line`,
 		assets, etcdPort, port, certificates)
 	cmd := exec.Command("sh", "-c", script)

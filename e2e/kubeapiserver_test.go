@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // kubeAPIServer is the program under that name.
@@ -46,7 +47,7 @@ func newKubeAPIServer(t *testing.T) *kubeAPIServer {
 // start starts the program with further flags, and waits until it's ready. The test's end stops it.
 func (k *kubeAPIServer) start(env []string, flags ...string) {
 	k.t.Helper()
-	port := freePort(k.t)
+	port := loopback.Port(k.t)
 	k.cmd = exec.Command(k.program, append([]string{"--bind-address=127.0.0.1", "--secure-port=" + port}, flags...)...)
 	k.cmd.Env, k.cmd.Stderr = append(os.Environ(), env...), &k.log
 	if err := k.cmd.Start(); err != nil {
@@ -151,7 +152,7 @@ func TestKubeAPIServerRefuses(t *testing.T) {
 		"--client-ca-file=" + filepath.Join(t.TempDir(), "missing"): "--client-ca-file",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience) // a server that isn't refused serves on
-		output, err := exec.CommandContext(ctx, k.program, "--bind-address=127.0.0.1", "--secure-port="+freePort(t), "--cert-dir="+t.TempDir(), flag).CombinedOutput()
+		output, err := exec.CommandContext(ctx, k.program, "--bind-address=127.0.0.1", "--secure-port="+loopback.Port(t), "--cert-dir="+t.TempDir(), flag).CombinedOutput()
 		cancel()
 		var exit *exec.ExitError
 		if !asExit(err, &exit) || exit.ExitCode() != 1 {

@@ -4,9 +4,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // network is what the members of a store reach each other by. Clients reach them in another way.
@@ -44,7 +45,7 @@ func newProxies(t *testing.T) *proxies {
 
 func (p *proxies) place(string) (how run, listen, address string) {
 	// A proxy is never asked for 127.0.0.1 and localhost. In capitals it's another name of the same.
-	address = strings.Replace(freeAddress(p.t), "127.0.0.1", "LOCALHOST", 1)
+	address = "LOCALHOST:" + loopback.Port(p.t)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.serving.Add(1)
 		defer p.serving.Done()

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -44,17 +43,6 @@ func (m *clusterMember) args() []string {
 func (m *clusterMember) restart(t *testing.T) {
 	t.Helper()
 	m.process = start(t, m.args()...)
-}
-
-// freeAddress returns an address of this machine that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // memberView is a member as the others see it.

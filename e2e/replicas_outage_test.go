@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // since is how a health check tells from when on something is wrong.
@@ -67,7 +69,7 @@ func TestEtcdAbsent(t *testing.T) {
 	t.Parallel()
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
-		nobody := freeAddress(t)
+		nobody := "127.0.0.1:" + loopback.Port(t)
 		p := launch(t, run{args: []string{"--etcd-servers", "http://" + nobody, "--etcd-timeout", "1s"}})
 		if code := p.wait(patience); code != 1 {
 			t.Errorf("exit code %d, want 1", code)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -25,4 +26,26 @@ func Address(t testing.TB) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// The ports that no system gives by itself: Linux begins at 32768, others at 49152.
+const firstPort, lastPort = 20_000, 32_000
+
+// portTries is how many ports may be taken in turn.
+const portTries = 100
+
+// Port returns a port of 127.0.0.1 at which nobody listens, and that no connection and no server that takes any port will have.
+func Port(t testing.TB) string {
+	t.Helper()
+	var err error
+	for range portTries {
+		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal(err)
+	return ""
 }

@@ -103,7 +103,7 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey, of *cohort) (*Cursor
 // of a transaction. The client may have got only some of them, so all come again. mu must be held.
 func (c *Cursor) goBackLocked() {
 	switch l := &c.resource.log; {
-	case c.rev <= emptyRevision || c.rev == l.base && l.baseIs == single:
+	case c.rev <= emptyRevision || c.rev == c.resource.cacher.Replaced() || c.rev == l.base && l.baseIs == single: // no watch is told of a Replace
 	case c.rev <= l.base: // history tells, or has them
 		c.again, c.rev = c.rev, c.rev-1
 	case l.seqAt(c.rev)-l.seqAt(c.rev-1) > 1:
