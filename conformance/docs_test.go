@@ -34,7 +34,7 @@ var blocks = []struct {
 	{page: "install", begins: "sudo cp", not: "it starts a service of this machine"},
 	{page: "install", begins: "docker build", not: "it needs Docker, and images from the network"},
 	{page: "wire", begins: "curl -fG", server: widgetsServer, want: `"size": 4`},
-	{page: "wire", begins: "curl -fsS", server: "apiserver-lite --console=false", want: `"kind":"TransactionResult"`},
+	{page: "wire", begins: "curl -fsS", server: "apiserver-lite --console=false", want: "TransactionResult"},
 	{page: "client", begins: "export GOCACHE", not: "it builds the standard library anew"},
 	{page: "client", begins: "make build peer", not: "it builds kube-apiserver, and measures for minutes"},
 	{page: "monitor", begins: "apiserver-lite --data-dir data", want: "CLIENT"},
