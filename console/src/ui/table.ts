@@ -14,6 +14,9 @@ const beyond = 6;
 /** How long a row glows that has changed, in ms, and in how many steps it fades: each is painted by the processor. */
 const glowTime = 1600, glowSteps = 5;
 
+/** For how long the address may be behind the last key, in ms. */
+const followTime = 1000;
+
 interface Shown { element: HTMLElement; cells: HTMLElement[]; texts: string[]; row?: Row; index: number; aged: number; glows: number }
 
 export interface TableOptions {
@@ -38,6 +41,7 @@ export class Table {
   private columns: Column[] | undefined;
   private active = "";
   private order: Order = { column: "", down: false };
+  private chosen?: { order: Order; at: number };
   private off: () => void;
   private timer: number;
   private resize = new ResizeObserver(() => this.draw());
@@ -73,7 +77,13 @@ export class Table {
     cancelAnimationFrame(this.frame);
   }
 
-  setOrder(order: Order): void { this.order = order; this.drawHead(); }
+  /** Takes the order that the address has. One of before the last key isn't taken: the address follows keys with a delay. */
+  setOrder(order: Order): void {
+    const last = this.chosen;
+    if (last && Date.now() - last.at < followTime && (order.column !== last.order.column || order.down !== last.order.down)) return;
+    this.order = order;
+    this.drawHead();
+  }
 
   private soon(): void {
     if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
@@ -215,6 +225,7 @@ export class Table {
 
   /** Takes an order at once, so that the next key goes on from it. */
   private choose(order: Order): void {
+    this.chosen = { order, at: Date.now() };
     this.setOrder(order);
     this.o.order(order);
   }
