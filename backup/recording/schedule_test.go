@@ -3,6 +3,7 @@ package recording
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -47,8 +48,8 @@ func TestSchedule(t *testing.T) {
 					}
 				}
 				mu.Unlock()
-				if rand.N(10) == 0 {
-					time.Sleep(time.Microsecond) // so that others overtake it
+				for range rand.N(10) {
+					runtime.Gosched() // so that others overtake it
 				}
 				mu.Lock()
 				if done[c.at] {

@@ -125,11 +125,7 @@ func (c *checked) evaluate(ctx context.Context, object []byte) error {
 	if err := utiljson.Unmarshal(object, &tree); err != nil {
 		return err
 	}
-	program, err := compile(c.CEL)
-	if err != nil {
-		return err
-	}
-	out, _, err := program.ContextEval(ctx, map[string]any{"object": tree})
+	out, _, err := c.program.ContextEval(ctx, map[string]any{"object": tree})
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q can't be evaluated: %w", clip.Text(c.CEL), err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/cel-go/cel"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,6 +80,8 @@ type checked struct {
 	ResourceVersion string `json:"resourceVersion"`
 	Absent          bool   `json:"absent"`
 	CEL             string `json:"cel"` // of the variable object
+
+	program cel.Program // CEL, once valid has compiled it
 }
 
 // media are the media types of patches by their short names.
@@ -171,7 +174,7 @@ func (o *operation) valid() error {
 	return nil
 }
 
-func (c *checked) valid() error {
+func (c *checked) valid() (err error) {
 	set := 0
 	for _, is := range []bool{c.ResourceVersion != "", c.Absent, c.CEL != ""} {
 		if is {
@@ -184,7 +187,7 @@ func (c *checked) valid() error {
 	if c.CEL == "" {
 		return nil
 	}
-	_, err := compile(c.CEL)
+	c.program, err = compile(c.CEL)
 	return err
 }
 
