@@ -23,7 +23,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/backup/recording"
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
-	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 )
 
 // command is one of them.
@@ -49,22 +48,9 @@ replay has made. What the server refuses is listed at the end, and the exit code
 // newCommand returns a command that ends with exit code 0 when all is done, 1 if something failed, 2 if the arguments are wrong, 130 if its
 // context ended first.
 func newCommand(c command, p cli.Process, cmd *cobra.Command) *cobra.Command {
-	var to cli.Connection
 	cmd.Flags().SortFlags = false
 	c.addFlags(cmd.Flags())
-	to.AddFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.parse(args); err != nil {
-			return exit.With(exit.Usage, err)
-		}
-		server, err := to.Open(p.Getenv, io.Discard) // warnings about objects that others have made
-		if err != nil {
-			return err
-		}
-		defer server.CloseIdleConnections()
-		return c.run(cmd.Context(), server, p)
-	}
-	return cmd
+	return p.Connected(cmd, io.Discard, c.parse, c.run) // warnings are about objects that others have made
 }
 
 // recordCommand is what the arguments of record say.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
-	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 )
 
 // command is one of them.
@@ -45,26 +44,13 @@ applied (server-side apply). What is refused is listed at the end, and the exit 
 // newCommand returns a command that ends with exit code 0 when all is done, 1 if something failed, 2 if the arguments are wrong, 130 if its
 // context ended first.
 func newCommand(c command, p cli.Process, cmd *cobra.Command) *cobra.Command {
-	var to cli.Connection
 	cmd.Flags().SortFlags = false
 	c.addFlags(cmd.Flags())
-	to.AddFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.parse(args); err != nil {
-			return exit.With(exit.Usage, err)
-		}
-		said := p.Err
-		if cmd.Name() == "export" {
-			said = io.Discard // of warnings about kinds that nobody asked for
-		}
-		server, err := to.Open(p.Getenv, said)
-		if err != nil {
-			return err
-		}
-		defer server.CloseIdleConnections()
-		return c.run(cmd.Context(), server, p)
+	said := p.Err
+	if cmd.Name() == "export" {
+		said = io.Discard // of warnings about kinds that nobody asked for
 	}
-	return cmd
+	return p.Connected(cmd, said, c.parse, c.run)
 }
 
 // progressEvery is how often a person at a terminal is told how far it is.

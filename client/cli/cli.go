@@ -97,6 +97,25 @@ type Process struct {
 	Out, Err io.Writer
 }
 
+// Connected makes a command of another package one that talks to a server, whose flags come after its own. parse takes the arguments, after the
+// flags have their values: its error is one of usage. warnings is where those of the server go.
+func (p Process) Connected(cmd *cobra.Command, warnings io.Writer, parse func(args []string) error, run func(ctx context.Context, c *client.Client, p Process) error) *cobra.Command {
+	var to Connection
+	to.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := parse(args); err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		server, err := to.Open(p.Getenv, warnings)
+		if err != nil {
+			return err
+		}
+		defer server.CloseIdleConnections()
+		return run(cmd.Context(), server, p)
+	}
+	return cmd
+}
+
 // session is one run of a command.
 type session struct {
 	client *client.Client
