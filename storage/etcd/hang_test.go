@@ -80,10 +80,11 @@ func TestLateStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began, slow := make(chan struct{}), make(chan struct{})
+	began, slow, ran := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	started := make(chan error, 1)
 	go func() {
 		started <- s.startEtcd(t.Context(), func() (*etcdserver.EtcdServer, error) {
+			defer close(ran)
 			close(began)
 			<-slow
 			return runEtcd(cfg)
@@ -96,6 +97,7 @@ func TestLateStart(t *testing.T) {
 		t.Errorf("startEtcd: %v, hung %t", err, s.hung)
 	}
 	close(slow)
+	<-ran // before, etcd has no goroutine yet
 	stacks := make([]byte, 1<<20)
 	soon(t, "no goroutine of etcd's", func() bool {
 		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "etcd/server/v3")
