@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"hash/fnv"
+	"strconv"
 	"sync/atomic"
 )
 
@@ -14,6 +16,7 @@ type Guards struct {
 	TakesTurn   bool     // see WithTurn and InTurn
 	Premise     *Premise // nil for none
 	Note        string   // see WithNote; "" for none
+	Author      string   // see WithAuthor; "" for none
 }
 
 // GuardsOf returns the guards that a context has.
@@ -85,6 +88,25 @@ func (p *Premise) Set(to PremiseState) {
 	if p != nil {
 		p.state.Store(int32(to))
 	}
+}
+
+// WithAuthor returns a context with which a write also notes who has asked for it, in its own transaction: below AuthorKey, or for a
+// Commit of several writes in TransactionKey. A deletion for which there's no space is done without.
+func WithAuthor(ctx context.Context, name string) context.Context {
+	g := GuardsOf(ctx)
+	g.Author = name
+	return context.WithValue(ctx, guardsKey{}, g)
+}
+
+// authorKeys is on how many keys authors are noted. Etcd walks through the revisions of a key from the newest to the one that is wanted, so one
+// key for all writes would be slow.
+const authorKeys = 256
+
+// AuthorKey returns the key where the author of a write of another key is, at the revision of that write. It belongs to no object.
+func AuthorKey(key string) string {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	return Own + "author/" + strconv.Itoa(int(h.Sum32()%authorKeys))
 }
 
 // WithNote returns a context with which a write also writes a key that belongs to no object, so that the key's revision is that

@@ -48,6 +48,12 @@ type Change struct {
 	Before *KeyValue
 }
 
+// Version is a write of one key, as Versions yields it.
+type Version struct {
+	Change
+	Created bool // the key didn't exist before
+}
+
 // Condition says that a write is done only if Key's last write has this revision. A new object needs that of its
 // namespace, for example.
 type Condition struct {
@@ -127,6 +133,12 @@ type Store interface {
 	// so some of the changes may be gone. The changes belong to the caller. One that couldn't be decoded has its Err
 	// set. An empty stretch gives upTo = After.
 	Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error)
+
+	// Versions calls fn for each write of a key that history still has, newest first: those up to a revision, or all for 0. A key that was
+	// deleted and created again has the deletion and what was before it, too, for which everything that history has may have to be looked
+	// through. Errors: fn's, as it is, which ends it; ErrCompacted if history begins after the revision; ErrFutureRevision. A version whose
+	// value the Transformer refuses comes with its Err set.
+	Versions(ctx context.Context, key string, upTo Revision, fn func(Version) error) error
 
 	// Follow waits until something is written after a revision and returns it, in revision order and always whole
 	// revisions; up to upTo there is nothing else, and upTo is after the revision. Errors: ErrCompacted, as for

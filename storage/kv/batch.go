@@ -65,8 +65,11 @@ func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, 
 		ops = append(ops, op)
 		puts++
 	}
-	if puts > 0 && len(b.Writes) > 1 { // deletions alone are done where there's no space for a put
-		ops = append(ops, clientv3.OpPut(storage.TransactionKey, ""))
+	author := storage.GuardsOf(ctx).Author
+	if len(b.Writes) > 1 && (puts > 0 || author != "") { // deletions alone are done where there's no space for a put
+		ops = append(ops, clientv3.OpPut(storage.TransactionKey, author))
+	} else if len(b.Writes) == 1 && author != "" {
+		ops = append(ops, clientv3.OpPut(storage.AuthorKey(b.Writes[0].Key), author))
 	}
 	for _, key := range b.Touched {
 		ops = append(ops, clientv3.OpPut(key, ""))

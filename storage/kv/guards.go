@@ -29,6 +29,9 @@ func (g guards) with(write clientv3.Op) []clientv3.Op {
 	for _, key := range g.written() {
 		ops = append(ops, clientv3.OpPut(key, ""))
 	}
+	if g.Author != "" {
+		ops = append(ops, clientv3.OpPut(storage.AuthorKey(string(write.KeyBytes())), g.Author))
+	}
 	return ops
 }
 
@@ -47,7 +50,7 @@ func (g guards) written() (keys []string) {
 // it can't be done so: to remove a turn that nobody has taken yet would take none.
 func (g guards) withoutSpace(deletion clientv3.Op) []clientv3.Op {
 	keys := g.written()
-	if len(keys) == 0 || g.TakesTurn && g.Turn.Revision == 0 {
+	if len(keys) == 0 && g.Author == "" || g.TakesTurn && g.Turn.Revision == 0 {
 		return nil
 	}
 	ops := []clientv3.Op{deletion}

@@ -34,14 +34,20 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Chan
 	if c := s.Compacted(); st.After < c {
 		return nil, 0, kv.Wrap("changes", storage.Root, fmt.Errorf("%w (history begins at %d)", storage.ErrCompacted, c))
 	}
-	changes, upTo, err := s.history(ctx, st)
-	for try := 1; errors.Is(err, errNoHistory) && try < readTries; try++ { // another member's turn
-		changes, upTo, err = s.history(ctx, st)
-	}
+	changes, upTo, err := s.historyOf(ctx, st, "/", clientv3.WithPrefix(), clientv3.WithPrevKV())
 	if err != nil {
 		return nil, 0, kv.Wrap("changes", storage.Root, err)
 	}
 	return changes, upTo, nil
+}
+
+// historyOf is history, tried again if no member could be asked.
+func (s *Store) historyOf(ctx context.Context, st storage.Stretch, key string, options ...clientv3.OpOption) (changes []storage.Change, upTo storage.Revision, err error) {
+	changes, upTo, err = s.history(ctx, st, key, options)
+	for try := 1; errors.Is(err, errNoHistory) && try < readTries; try++ { // another member's turn
+		changes, upTo, err = s.history(ctx, st, key, options)
+	}
+	return changes, upTo, err
 }
 
 // historyTimeout is how long a stretch may take while etcd sends nothing of it. etcd reads it from its disk, and serves the
@@ -51,15 +57,15 @@ const historyTimeout = 10 * time.Second
 // errNoHistory is returned when no watch of the history could be opened in time.
 var errNoHistory = fmt.Errorf("%w: no history within %v", storage.ErrUnavailable, readTimeout)
 
-// history reads a stretch by one watch. etcd's client waits for a member that doesn't answer as long as the context lets
+// history reads a stretch of what the options select by one watch. etcd's client waits for a member that doesn't answer as long as the context lets
 // it, so the opening has the time of a read.
-func (s *Store) history(ctx context.Context, st storage.Stretch) (_ []storage.Change, upTo storage.Revision, err error) {
+func (s *Store) history(ctx context.Context, st storage.Stretch, key string, options []clientv3.OpOption) (_ []storage.Change, upTo storage.Revision, err error) {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	watcher := s.newWatcher()
 	defer watcher.Close()
 	late := time.AfterFunc(readTimeout, cancel)
-	responses := watcher.Watch(watch, "/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(max(1, int64(st.After))))
+	responses := watcher.Watch(watch, key, append(options, clientv3.WithRev(max(1, int64(st.After))))...)
 	if !late.Stop() && ctx.Err() == nil {
 		return nil, 0, errNoHistory
 	}

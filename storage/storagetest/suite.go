@@ -31,6 +31,8 @@ func Run(t *testing.T, open func(testing.TB) storage.Store) {
 		{"both guards", bothGuards},
 		{"list", list},
 		{"changes", changes},
+		{"versions", versions},
+		{"authors", authors},
 		{"follow", follow},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })

@@ -1,0 +1,87 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
+)
+
+// revisionsPerSearch is how many revisions are looked at for a deletion under one hold of the backend's read lock. It reads no values but
+// those of deletions, and takes as long as the decoding of revisionsPerHold does.
+const revisionsPerSearch = 2048
+
+// Versions implements storage.Store. It goes from each version to the one before it by etcd's index of keys. That doesn't lead from a life of
+// the key to the one before, so deletions are searched for in the index of revisions.
+func (s *Store) Versions(ctx context.Context, key string, upTo storage.Revision, fn func(storage.Version) error) error {
+	from := []byte(key)
+	for at, first := upTo, true; first || at > 0; first = false {
+		res, err := s.readRange(ctx, from, nil, mvcc.RangeOptions{Rev: int64(at)})
+		if !first && errors.Is(err, mvcc.ErrCompacted) {
+			return nil
+		}
+		if err != nil {
+			return kv.Wrap("versions", key, err)
+		}
+		var v storage.Version
+		if len(res.KVs) > 0 {
+			found := res.KVs[0]
+			v = storage.Version{Change: s.Decode(found), Created: found.CreateRevision == found.ModRevision}
+		} else {
+			if at == 0 {
+				at = storage.Revision(res.Rev)
+			}
+			gone, err := s.deletion(ctx, key, at)
+			if gone == 0 || err != nil {
+				return err
+			}
+			v.Change = storage.Change{KeyValue: storage.KeyValue{Key: key, Revision: gone}, Deleted: true}
+		}
+		if err := fn(v); err != nil {
+			return err
+		}
+		at = v.Revision - 1
+	}
+	return nil
+}
+
+// deletion returns the revision of the last deletion of a key up to a revision, or 0 if history has none.
+func (s *Store) deletion(ctx context.Context, key string, upTo storage.Revision) (storage.Revision, error) {
+	s.reads.Add(1)
+	for compacted := s.Compacted(); upTo > compacted; compacted = s.Compacted() {
+		if err := s.running(ctx); err != nil {
+			return 0, kv.Wrap("versions", key, err)
+		}
+		after := max(compacted, upTo-revisionsPerSearch)
+		if found := s.lastDeletion(key, after, upTo); found > 0 {
+			return found, nil
+		}
+		upTo = after
+	}
+	return 0, nil
+}
+
+// lastDeletion returns the revision of the last deletion of a key in a stretch of history, or 0.
+func (s *Store) lastDeletion(key string, after, upTo storage.Revision) (last storage.Revision) {
+	lo := mvcc.RevToBytes(mvcc.Revision{Main: int64(after) + 1}, mvcc.NewRevBytes())
+	hi := mvcc.RevToBytes(mvcc.Revision{Main: int64(upTo) + 1}, mvcc.NewRevBytes())
+	tx := s.readTx()
+	defer tx.RUnlock()
+	revisions, values := tx.UnsafeRange(schema.Key, lo, hi, 0)
+	for i := len(revisions) - 1; i >= 0; i-- {
+		if !mvcc.IsTombstone(revisions[i]) {
+			continue
+		}
+		var stored mvccpb.KeyValue
+		if proto.Unmarshal(values[i], &stored) == nil && string(stored.Key) == key {
+			return storage.Revision(mvcc.BytesToRev(revisions[i]).Main)
+		}
+	}
+	return 0
+}
