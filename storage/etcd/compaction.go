@@ -29,6 +29,7 @@ type past struct {
 	reader
 	writeCount
 	compaction compaction
+	saved      time.Time // when the marks were, last
 }
 
 // reader is who reads history.
@@ -60,9 +61,9 @@ func (p *past) keepHistory(ctx context.Context) error {
 	if err := p.recount(); err != nil {
 		return err
 	}
-	marked := false
+	marked := p.look()
 	p.cutHistory(p.local.KV().Rev(), func(m *marks, now history.Mark) storage.Revision {
-		marked = m.list.Note(now, m.keep)
+		marked = m.list.Note(now, m.keep) || marked
 		return m.list.Cut(now, m.keep)
 	})
 	var err error
@@ -70,6 +71,16 @@ func (p *past) keepHistory(ctx context.Context) error {
 		err = p.save()
 	}
 	return errors.Join(err, p.compact(ctx, false))
+}
+
+// timesInterval is how often the times of revisions are saved, if marks aren't: after a kill, times are as exact as that.
+const timesInterval = time.Minute
+
+// look notes which revision is the newest now, and tells whether that is to be saved.
+func (p *past) look() (due bool) {
+	now := time.Now()
+	p.marks.times.Look(storage.Revision(p.local.KV().Rev()), now)
+	return now.Sub(p.saved) >= timesInterval
 }
 
 // cutHistory calls cut with the marks and the store's state, under the lock. cut returns the revision up to which history has
@@ -153,6 +164,7 @@ func (p *past) compact(ctx context.Context, wait bool) error {
 		return fmt.Errorf("compact history up to revision %d: %w", upTo, err)
 	}
 	p.compaction.done = upTo
+	p.marks.times.Cut(upTo)
 	if tell := p.tell.Load(); tell != nil {
 		(*tell)(upTo)
 	}
@@ -165,5 +177,7 @@ func (p *past) save() error {
 	p.marks.mu.Lock()
 	p.marks.bytes += p.written.Swap(0)
 	p.marks.mu.Unlock()
+	p.look() // etcd may have stopped: its newest revision is known all the same
+	p.saved = time.Now()
 	return p.dir.save(p.marks)
 }

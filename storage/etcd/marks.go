@@ -28,7 +28,8 @@ const (
 // Their clock is the time that servers ran on it. It only moves forward. So a jump of the machine's clock doesn't end history,
 // and the clients of a server that was down for hours can still resume.
 type marks struct {
-	keep history.Bounds // never changed
+	keep  history.Bounds // never changed
+	times history.Times  // the clock on the wall, for those who ask when something was
 
 	mu    sync.Mutex // guards the rest; nothing waits while it's held
 	at    time.Duration
@@ -67,9 +68,10 @@ func (m *marks) enough() time.Duration { return min(shortHistory, m.keep.Age) }
 
 // marksFile is the content of the marks' file.
 type marksFile struct {
-	Clock time.Duration `json:"clock"`
-	Bytes int64         `json:"bytes"`
-	Marks history.Marks `json:"marks"`
+	Clock time.Duration  `json:"clock"`
+	Bytes int64          `json:"bytes"`
+	Marks history.Marks  `json:"marks"`
+	Times *history.Times `json:"times,omitempty"`
 }
 
 // loadMarks reads the marks that an earlier server left, with the clock as it was then. If they can't be parsed, or aren't of this
@@ -80,19 +82,20 @@ func (d *dataDir) loadMarks(o Options, revision int64) (*marks, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
 	}
-	var f marksFile
+	f := marksFile{Times: &m.times}
 	if json.Unmarshal(b, &f) == nil && f.Marks.Valid(history.Mark{Revision: storage.Revision(revision), At: f.Clock, Bytes: f.Bytes}) {
 		m.list, m.bytes, m.at = f.Marks, f.Bytes, f.Clock
 	} else {
-		m.list = history.Marks{m.now(revision)}
+		m.list, m.times = history.Marks{m.now(revision)}, history.Times{}
 	}
+	m.times.Look(storage.Revision(revision), time.Now())
 	return m, nil
 }
 
 // save writes the marks to their file.
 func (d *dataDir) save(m *marks) error {
 	m.mu.Lock()
-	b, err := json.Marshal(marksFile{m.read(time.Now()), m.bytes, m.list})
+	b, err := json.Marshal(marksFile{m.read(time.Now()), m.bytes, m.list, &m.times})
 	m.mu.Unlock()
 	if err == nil {
 		err = d.writeFile(historyName, b)

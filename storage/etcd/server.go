@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
 
 const (
@@ -148,6 +149,9 @@ func (s *Server) Err() error {
 // SetFloor makes compaction stop at the revision that floor returns: the last one that the reader of history has read.
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() storage.Revision) { s.keeper.floor.Store(&floor) }
+
+// Times returns when revisions were written.
+func (s *Server) Times() *history.Times { return &s.keeper.marks.times }
 
 // SetCompacted says who is told up to which revision this process has dropped history, each time. The keeper's goroutine calls
 // it, and it returns at once.
