@@ -45,13 +45,13 @@ func (t *Times) Look(newest storage.Revision, now time.Time) {
 	}
 }
 
-// thinLocked makes one span of each two of the older half.
+// thinLocked makes one span of each two of the older half. The first stays: nobody knows when it began.
 func (t *Times) thinLocked() {
-	half := len(t.spans) / 4 * 2
-	for i := 0; i < half; i += 2 {
-		t.spans[i/2] = span{t.spans[i+1].through, t.spans[i].from, t.spans[i+1].to}
+	old := t.spans[1 : 1+len(t.spans)/4*2]
+	for i := 0; i < len(old); i += 2 {
+		old[i/2] = span{old[i+1].through, old[i].from, old[i+1].to}
 	}
-	t.spans = slices.Delete(t.spans, half/2, half)
+	t.spans = slices.Delete(t.spans, 1+len(old)/2, 1+len(old))
 }
 
 // Cut forgets what is only about revisions up to one that history doesn't have any more. The one itself is the state with which history begins.

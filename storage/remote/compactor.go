@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,8 @@ type compactionState struct {
 	// repeatTime: then somebody does it regularly. 0 for never, or long ago.
 	Foreign time.Duration `json:"foreign,omitempty"`
 	Others  time.Duration `json:"regular,omitempty"`
+	// Times are a history.Times, to which each look adds.
+	Times json.RawMessage `json:"times,omitempty"`
 }
 
 const (
@@ -112,6 +115,11 @@ func (k *compactor) look(ctx context.Context, now time.Time) error {
 		before.Seen = max(before.Seen, compacted)
 	}
 	at, next := before.next(w, k.old())
+	s.times.Look(newest, now)
+	s.times.Cut(max(compacted, at))
+	if next.Times, err = json.Marshal(&s.times); err != nil {
+		return err
+	}
 	k.at = now
 	put, err := k.save(ctx, next)
 	switch {
@@ -156,6 +164,10 @@ func (k *compactor) recognize(got *clientv3.GetResponse, compacted storage.Revis
 		return true, nil
 	}
 	k.looked, k.at, k.revision, k.state, k.noSpace = true, now, revision, state, false
+	times := cmp.Or(string(state.Times), "{}") // nobody has looked, or a process that knew nothing of times
+	if err := json.Unmarshal([]byte(times), &k.store.times); err != nil {
+		return false, fmt.Errorf("%s: times: %w", compactionKey, err)
+	}
 	return false, nil
 }
 

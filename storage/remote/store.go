@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
@@ -36,6 +37,7 @@ type Store struct {
 
 	compacted storage.Watermark // the revision up to which history is gone, as far as known
 	reads     atomic.Int64      // stretches of history read
+	times     history.Times     // by the looks of the process that compacts; none where none does
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -70,6 +72,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.wg.Go(s.request)
 	return s, nil
 }
+
+// Times returns when revisions were written, as far as the looks of the process that compacts tell.
+func (s *Store) Times() *history.Times { return &s.times }
 
 // Client returns the store's client of etcd, whose keys, watches and leases are below the prefix.
 func (s *Store) Client() *clientv3.Client { return s.client }
