@@ -295,7 +295,8 @@ func flagGroups(f *flags) []flagGroup {
 	set = group("Data")
 	set.StringVar(&s.Data.Dir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
 	set.BoolVar(&s.Data.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
-	set.DurationVar(&s.Data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
+	set.DurationVar(&s.Data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion, and the versions of objects are kept")
+	set.BoolVar(&s.Data.HistoryUsers, "history-users", false, "note with each write who asked for it, for the history of objects")
 
 	s.Data.Backups.AddFlags(group("Backups"))
 	s.Data.Encryption.AddFlags(group("Encryption at rest"))

@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -31,6 +32,10 @@ type Options struct {
 	Cacher *cacher.Cacher
 	// Shared says that other processes write to the store, too.
 	Shared bool
+	// Times, if set, say when revisions were written.
+	Times *history.Times
+	// HistoryUsers has each write of a client note who has asked for it.
+	HistoryUsers bool
 	// AutoCreateNamespaces creates the namespace of a new object if it's missing, instead of refusing.
 	AutoCreateNamespaces bool
 	// ManagedFieldsAlways tracks in managedFields who set what from the first write of an object on, as

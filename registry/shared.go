@@ -145,10 +145,10 @@ var ErrJudged = errors.New("the write is judged by what may be old")
 // Judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when
 // the caches are as new as the request.
 func Judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.Context, e *Endpoint) (Result, error)) (Result, error) {
-	if !Presumes(ctx) {
+	registry := e.Res.Registry
+	if ctx = registry.Authored(ctx); !Presumes(ctx) {
 		return Current(ctx, e, run)
 	}
-	registry := e.Res.Registry
 	if at, _ := ctx.Value(presumed{}).(storage.Revision); e.mayPresume(r) {
 		premise := &storage.Premise{Condition: storage.Condition{Key: rulesKey, Revision: at}}
 		res, err := Current(storage.WithPremise(ctx, premise), e, run)

@@ -5,6 +5,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Everyone is who asks where nobody was told to say who they are: whoever reaches such a server may do everything.
@@ -35,6 +37,18 @@ func UserInfo(u user.Info) authenticationv1.UserInfo {
 		info.Extra[key] = values
 	}
 	return info
+}
+
+// Authored returns a context whose writes note the user who asks for them, if that is wanted. What the server does by itself has none.
+func (r *Registry) Authored(ctx context.Context) context.Context {
+	if !r.HistoryUsers {
+		return ctx
+	}
+	u, ok := ctx.Value(userKey{}).(user.Info)
+	if !ok {
+		return ctx
+	}
+	return storage.WithAuthor(ctx, u.GetName())
 }
 
 type unlabelledKey struct{}

@@ -108,7 +108,7 @@ func (h *handler) serveTransaction(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer, err := t.Do(itemContext(r), h.hostOf(w))
+	answer, err := t.Do(h.registry.Authored(itemContext(r)), h.hostOf(w))
 	if err != nil {
 		return e.Fail("", err)
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/history"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/storage/seal"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
@@ -110,6 +111,7 @@ type backing struct {
 	etcd     *etcd.Server     // nil if the store is elsewhere
 	borrowed *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
 	remote   *remote.Store    // nil unless the store is elsewhere
+	times    *history.Times   // when revisions were written
 	backup   snapshot.Open    // of snapshots of the store
 	backups  *backups.Backups // nil: none are taken on schedule
 	client   *clientv3.Client // of the store; nil: no other process uses it
@@ -234,7 +236,7 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 // the controllers. It returns how requests are told whose they are.
 func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
-		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
+		Store: in.backing.store, Times: in.backing.times, HistoryUsers: s.Data.HistoryUsers, Cacher: in.cacher, Shared: in.replica != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
 		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, MinWatchTimeout: s.Bounds.MinWatchTimeout, Manager: s.manager(),
 		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Ways: g.ways, Log: in.log,
 	})

@@ -217,6 +217,8 @@ type Data struct {
 
 	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
 	History time.Duration
+	// HistoryUsers has the history of objects say who has written what.
+	HistoryUsers bool
 
 	// Backups says whether the server takes snapshots of itself on schedule. By default it doesn't.
 	Backups backups.Options

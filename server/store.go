@@ -69,7 +69,7 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	if err != nil {
 		return err
 	}
-	in.backing.backup = in.backing.etcd.Snapshot
+	in.backing.backup, in.backing.times = in.backing.etcd.Snapshot, in.backing.etcd.Times()
 	in.backing.etcd.SetCompacted(store.NoteCompacted)
 	store.ReadIndex = in.backing.etcd.ReadIndex()
 	store.SetTransformer(in.transformer(s))
@@ -105,7 +105,7 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	in.backing.backup = func(ctx context.Context) (*snapshot.Snapshot, error) {
 		return in.backing.remote.Snapshot(ctx, cmp.Or(s.Data.Backups.Dir, s.Data.Dir, os.TempDir()))
 	}
-	in.backing.dataDir, in.backing.store, in.backing.client = s.Data.Dir, in.backing.remote, in.backing.remote.Client()
+	in.backing.dataDir, in.backing.store, in.backing.client, in.backing.times = s.Data.Dir, in.backing.remote, in.backing.remote.Client(), in.backing.remote.Times()
 	if s.Data.Dir == "" {
 		return nil
 	}

@@ -19,10 +19,11 @@ import (
 
 // Get returns the object that Target names. With the subresource status it's the same object; with scale it's the object's
 // Scale. Of the query it reads resourceVersion, for Tables includeObject, and with lite=true fields: without a version the answer is as new as the
-// moment of the call, with "0" it's what the cache has, and with another version at least that.
+// moment of the call, with "0" it's what the cache has, and with another version at least that. With resourceVersionMatch=Exact it's the state at
+// the version, with at the one at an instant, and with history=true all versions (history.go).
 //
 // Errors are Status errors: 400 for parameters that can't be read, 404 for a missing object, 405 for finalize, 500 for a
-// stored value that nobody can read, 503 from storage, 504 for a version that doesn't come within freshnessWait. Others are
+// stored value that nobody can read, 410 for what history doesn't have any more, 503 from storage, 504 for a version that doesn't come within freshnessWait. Others are
 // failures of the server, which it logs. The caller owns the Result's bytes.
 func (e Reader) Get(ctx context.Context, r *registry.Request) (registry.Result, error) {
 	return registry.Steady(ctx, e.Endpoint, func(e *registry.Endpoint) (registry.Result, error) { return Of(e).get(ctx, r) })
@@ -49,10 +50,17 @@ func (e Reader) get(ctx context.Context, r *registry.Request) (registry.Result, 
 	if selectors.IsLite(r.Query) && r.Query.Get("sortBy") != "" {
 		return registry.Result{}, registry.BadRequest("sortBy is for lists, and this is one object: leave it out")
 	}
+	if asksHistory(r) {
+		return e.history(ctx, r, key)
+	}
 	if e.unstored() {
 		return e.getShown(ctx, r.Name, shown)
 	}
-	params := Query{Values: r.Query}
+	query, warnings, err := e.located(r.Query)
+	if err != nil {
+		return registry.Result{}, err
+	}
+	params := Query{Values: query}
 	rev, given := params.revision()
 	if params.Err != nil {
 		if s := e.Strategy(); s != nil && s.Uncached {
@@ -60,16 +68,16 @@ func (e Reader) get(ctx context.Context, r *registry.Request) (registry.Result, 
 		}
 		return registry.Result{}, params.Err
 	}
-	if err := e.freshenTo(ctx, rev, given); err != nil {
-		return registry.Result{}, err
+	o, err := e.one(ctx, key, rev, given, query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact))
+	if err != nil {
+		return registry.Result{}, e.Fail(r.Name, err)
 	}
-	o := e.Res.Cache.Get(key)
 	if o == nil {
 		return registry.Result{}, e.Fail(r.Name, storage.ErrNotFound)
 	}
 	if r.Subresource == registry.AtScale {
 		raw, err := e.ShowScale(ctx, shown, o)
-		return registry.Result{Object: raw}, err
+		return registry.Result{Object: raw, Warnings: warnings}, err
 	}
 	if err := e.Readable(ctx, shown.Single, o); err != nil {
 		return registry.Result{}, err
@@ -78,7 +86,18 @@ func (e Reader) get(ctx context.Context, r *registry.Request) (registry.Result, 
 	if err != nil {
 		return registry.Result{}, err
 	}
-	return registry.Result{Object: raw, Tag: Tag(o, shown.Key, raw)}, nil
+	return registry.Result{Object: raw, Tag: Tag(o, shown.Key, raw), Warnings: warnings}, nil
+}
+
+// one returns an object; nil if there is none. exact says that the state at the version is meant, and not one that is at least as new.
+func (e Reader) one(ctx context.Context, key string, rev storage.Revision, given, exact bool) (*kube.Object, error) {
+	if exact && rev > 0 {
+		return e.past(ctx, key, rev)
+	}
+	if err := e.freshenTo(ctx, rev, given); err != nil {
+		return nil, err
+	}
+	return e.Res.Cache.Get(key), nil
 }
 
 // Tag returns the ETag of what a client was shown of an object. The revision alone isn't enough: after a restore, another

@@ -42,7 +42,7 @@ type List struct {
 }
 
 // List opens a list of the namespace in Target, or of all for "". Of the query it reads labelSelector, fieldSelector, limit,
-// continue, resourceVersion, resourceVersionMatch, for Tables includeObject, and with lite=true shardSelector, sortBy and fields.
+// continue, resourceVersion, resourceVersionMatch, at, for Tables includeObject, and with lite=true shardSelector, sortBy and fields.
 //
 // The List shares the cacher's objects, and needn't be closed. Errors are Status errors: 400 for parameters that can't be
 // read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
@@ -66,6 +66,10 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 	parameters := r.Query
 	if e.unstored() {
 		parameters = withoutPlace(parameters)
+	}
+	parameters, warnings, err := e.located(parameters)
+	if err != nil {
+		return nil, err
 	}
 	opts, err := e.parseListOptions(parameters)
 	if err != nil {
@@ -92,7 +96,7 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 			return nil, err
 		}
 		if opts.token == nil {
-			l.Warnings = l.leftOut()
+			l.Warnings = append(warnings, l.leftOut()...)
 		}
 	} else if err := l.allShown(); err != nil || l.sorting == nil {
 		return l, err

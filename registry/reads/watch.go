@@ -33,7 +33,7 @@ func inStream(err error) error {
 }
 
 // Watch opens a watch of the namespace and the name in Target; "" is for all. The caller closes the cursor. Of the query it
-// reads labelSelector, fieldSelector, resourceVersion, resourceVersionMatch, sendInitialEvents, allowWatchBookmarks,
+// reads labelSelector, fieldSelector, resourceVersion, at, resourceVersionMatch, sendInitialEvents, allowWatchBookmarks,
 // timeoutSeconds, and for Tables includeObject. The Options are what the stream needs to know of them.
 //
 // It waits at most freshnessWait for a version that the server doesn't have yet. Errors are Status errors (400, 404, 504),
@@ -59,7 +59,11 @@ func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 	if r.Namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, registry.ErrNotServed
 	}
-	opts, err := e.parseWatchOptions(r.Query)
+	query, _, err := e.located(r.Query)
+	if err != nil {
+		return nil, watchstream.Options{}, err
+	}
+	opts, err := e.parseWatchOptions(query)
 	if err != nil {
 		return nil, watchstream.Options{}, err
 	}

@@ -75,24 +75,24 @@ func (t *Times) Of(rev storage.Revision, now time.Time) (from, to time.Time, ok 
 	return s.from, s.to, !s.from.IsZero()
 }
 
-// At returns the newest revision of which it's certain that it was written by an instant. What was written up to the instant until may be in it
-// or not. ok is false for an instant before the first look, which is begins.
-func (t *Times) At(instant time.Time) (rev storage.Revision, until, begins time.Time, ok bool) {
+// At returns the newest revision of which it's certain that it was written by an instant. Later ones may have been written up to lag before the
+// instant. ok is false for an instant before the first look, which is begins.
+func (t *Times) At(instant time.Time) (rev storage.Revision, lag time.Duration, begins time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := len(t.spans) - 1; i >= 0; i-- {
 		if s := t.spans[i]; !s.to.After(instant) {
-			until = t.looked
+			next := t.looked
 			if i+1 < len(t.spans) {
-				until = t.spans[i+1].to
+				next = t.spans[i+1].from
 			}
-			return s.through, until, t.spans[0].to, true
+			return s.through, max(0, instant.Sub(next)), t.spans[0].to, true
 		}
 	}
 	if len(t.spans) > 0 {
 		begins = t.spans[0].to
 	}
-	return 0, time.Time{}, begins, false
+	return 0, 0, begins, false
 }
 
 // saved is Times as JSON: compact, as there may be thousands.

@@ -46,6 +46,9 @@ func TestTimesOf(t *testing.T) {
 			}
 		})
 	}
+	if rev, lag, _, ok := looked().At(at(1).Add(time.Second / 2)); rev != 10 || lag != time.Second/2 || !ok {
+		t.Errorf("between two looks: %d, lag %v, %t", rev, lag, ok)
+	}
 	if _, _, ok := new(Times).Of(1, noon); ok {
 		t.Error("known before any look")
 	}
@@ -56,20 +59,20 @@ func TestTimesAt(t *testing.T) {
 		name    string
 		seconds int
 		want    storage.Revision // 0: unknown
-		until   int
+		lag     time.Duration
 	}{
 		{"before the first look", -1, 0, 0},
-		{"at the first look", 0, 10, 2},
-		{"where the next may have been written", 1, 10, 2},
-		{"at a look", 2, 20, 61},
-		{"in a while of nothing", 30, 20, 61},
-		{"at an instant that came twice", 58, 40, 56},
-		{"later than all", 100, 40, 56},
+		{"at the first look", 0, 10, 0},
+		{"at a look that found nothing", 1, 10, 0},
+		{"at a look", 2, 20, 0},
+		{"in a while of nothing", 30, 20, 0},
+		{"at an instant that came twice", 58, 40, 2 * time.Second},
+		{"later than all", 100, 40, 44 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rev, until, begins, ok := looked().At(at(tt.seconds))
-			if rev != tt.want || ok != (tt.want > 0) || ok && !until.Equal(at(tt.until)) {
-				t.Errorf("%d, until %v, %t", rev, until, ok)
+			rev, lag, begins, ok := looked().At(at(tt.seconds))
+			if rev != tt.want || ok != (tt.want > 0) || lag != tt.lag {
+				t.Errorf("%d, lag %v, %t", rev, lag, ok)
 			}
 			if !ok && !begins.Equal(noon) {
 				t.Errorf("begins at %v", begins)

@@ -1,0 +1,301 @@
+package reads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+)
+
+// maxVersions is how many versions of an object a request gets at most: what follows is asked for from where it ended.
+const maxVersions = 1000
+
+// errEnough ends a walk through versions.
+var errEnough = errors.New("enough")
+
+// history is what a get with history=true is answered with.
+type history struct {
+	Kind       string    `json:"kind"`
+	APIVersion string    `json:"apiVersion"`
+	Metadata   place     `json:"metadata"`
+	Items      []version `json:"items"`
+}
+
+type place struct {
+	ResourceVersion string `json:"resourceVersion"`    // of the state that was looked at
+	Begins          string `json:"begins"`             // the version with which history begins, of any object
+	Continue        string `json:"continue,omitempty"` // where to go on, as from; nothing if there are no more
+}
+
+// version is a write of an object.
+type version struct {
+	ResourceVersion string     `json:"resourceVersion"`
+	Time            *time.Time `json:"time,omitempty"`   // by when it was written; nothing where nobody knows
+	Within          string     `json:"within,omitempty"` // and how long before that at most
+	Change          string     `json:"change"`           // created, changed or deleted
+	UID             string     `json:"uid,omitempty"`    // of the object: another one of the same name has another one
+	Manager         string     `json:"manager,omitempty"`
+	User            string     `json:"user,omitempty"`
+	Patch           patch      `json:"patch,omitempty"`      // what makes it of the version before; nothing for the first of an object
+	Unreadable      string     `json:"unreadable,omitempty"` // why it can't be shown
+}
+
+type patch []jsontree.Operation
+
+// asksHistory tells whether a get asks for the versions of an object.
+func asksHistory(r *registry.Request) bool { return Flag(r.Query, "history") }
+
+// history returns the versions of an object that there are, newest first. Of the query it reads limit, and from or at: the version with
+// which it begins.
+func (e Reader) history(ctx context.Context, r *registry.Request, key string) (registry.Result, error) {
+	q := Query{Values: r.Query}
+	limit := q.Count("limit")
+	if q.Err != nil {
+		return registry.Result{}, q.Err
+	}
+	switch {
+	case e.unstored():
+		return registry.Result{}, registry.BadRequest("%s aren't stored, and so have no history", e.GroupResource())
+	case r.Subresource != registry.Whole:
+		return registry.Result{}, registry.BadRequest("history is of whole objects: leave out the subresource %s", r.Subresource)
+	case r.Form.Kind != form.Whole || r.Form.Encoding == form.Protobuf:
+		return registry.Result{}, registry.BadRequest("history is JSON: ask with Accept: application/json")
+	case limit < 0:
+		return registry.Result{}, registry.BadRequest("limit must be at least 1, and is %d", limit)
+	case limit == 0 || limit > maxVersions:
+		limit = maxVersions
+	}
+	from, err := e.historyFrom(ctx, r)
+	if err != nil {
+		return registry.Result{}, err
+	}
+	w := walk{Reader: e, key: key, limit: int(limit), now: time.Now()}
+	oldest, at := e.Res.Registry.Cacher.Oldest(), from
+	if at == 0 {
+		at = e.Res.Registry.Cacher.Position()
+	}
+	if at < oldest {
+		return registry.Result{}, tooOld(at, oldest)
+	}
+	err = e.Res.Registry.Store.Versions(ctx, key, from, func(v storage.Version) error { return w.add(ctx, v) })
+	if err == nil {
+		err = w.finish(ctx, nil)
+	}
+	switch {
+	case errors.Is(err, errEnough):
+		w.answer.Metadata.Continue = (w.next).String()
+	case err != nil:
+		return registry.Result{}, e.Fail(r.Name, err)
+	case len(w.answer.Items) == 0:
+		return registry.Result{}, e.Fail(r.Name, storage.ErrNotFound)
+	}
+	w.answer.Kind, w.answer.APIVersion = "History", "apiserver-lite/v1"
+	w.answer.Metadata.ResourceVersion, w.answer.Metadata.Begins = at.String(), oldest.String()
+	text, err := json.Marshal(w.answer)
+	return registry.Result{Object: text}, err
+}
+
+// historyFrom returns the revision with which a history is to begin; 0 for the present. The caches have it.
+func (e Reader) historyFrom(ctx context.Context, r *registry.Request) (storage.Revision, error) {
+	from := r.Query.Get("from")
+	switch at := r.Query.Get("at"); {
+	case from != "" && at != "":
+		return 0, registry.BadRequest("from and at both say where the history begins: leave one out")
+	case at != "":
+		rev, _, err := e.revisionAt(at)
+		return rev, err
+	case from == "":
+		return 0, e.Freshen(ctx)
+	}
+	rev, err := ParseRevision(from)
+	if err != nil || rev == 0 {
+		return 0, registry.BadVersion(from, errors.Join(err, errors.New("from must be a resourceVersion")), false)
+	}
+	return rev, e.WaitFor(ctx, rev)
+}
+
+// tooOld is the Status 410 for a version before all that there are.
+func tooOld(rev, oldest storage.Revision) error {
+	return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is too old: history reaches back to %d", rev, oldest))
+}
+
+// walk is a history that is being read, newest first.
+type walk struct {
+	Reader
+	key    string
+	limit  int
+	now    time.Time
+	answer history
+
+	last *step            // the version that was read last, and isn't in the answer yet
+	next storage.Revision // where a walk that has enough goes on
+}
+
+// step is a version with what is needed of it besides.
+type step struct {
+	storage.Version
+	tree     map[string]any // as clients see it, without what isn't compared; nil of a deletion, and of what can't be read
+	managers jsontree.Raw   // its managedFields
+	err      error          // why it can't be read
+}
+
+// add takes the next older version.
+func (w *walk) add(ctx context.Context, v storage.Version) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s, err := w.read(ctx, v)
+	if err != nil {
+		return err
+	}
+	if err := w.finish(ctx, s); err != nil {
+		return err
+	}
+	w.last = s
+	if v.Created { // what was before has nothing to do with it
+		return w.finish(ctx, nil)
+	}
+	return nil
+}
+
+// finish puts the last version into the answer, with what it has changed of the one before; nil for none that's known. errEnough ends the walk.
+func (w *walk) finish(ctx context.Context, before *step) error {
+	s := w.last
+	if s == nil {
+		return nil
+	}
+	w.last = nil
+	v := version{ResourceVersion: s.Revision.String(), Change: "changed"}
+	w.date(&v, s)
+	v.User = w.author(ctx, s.Revision)
+	of := s.tree
+	switch {
+	case s.Deleted:
+		v.Change = "deleted"
+		if before != nil {
+			of = before.tree
+		}
+	case s.err != nil:
+		v.Unreadable = s.err.Error()
+	case s.Created:
+		v.Change, v.Manager = "created", changer("", s.managers)
+	case before != nil && before.tree != nil:
+		v.Manager = changer(before.managers, s.managers)
+		v.Patch = jsontree.Difference(before.tree, s.tree)
+	}
+	if metadata, ok := of["metadata"].(map[string]any); ok {
+		v.UID, _ = metadata["uid"].(string)
+	}
+	w.answer.Items = append(w.answer.Items, v)
+	if len(w.answer.Items) < w.limit {
+		return nil
+	}
+	if w.next = s.Revision - 1; w.next < w.Res.Registry.Cacher.Oldest() {
+		return nil // and there is no more
+	}
+	return errEnough
+}
+
+// date says when a version was written.
+func (w *walk) date(v *version, s *step) {
+	if times := w.Res.Registry.Times; times != nil {
+		if from, to, ok := times.Of(s.Revision, w.now); ok {
+			to = to.UTC()
+			v.Time, v.Within = &to, to.Sub(from).Round(time.Millisecond).String()
+			return
+		}
+	}
+	if metadata, ok := s.tree["metadata"].(map[string]any); ok && s.Created { // which says it to the second
+		text, _ := metadata["creationTimestamp"].(string)
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			at = at.Add(time.Second)
+			v.Time, v.Within = &at, time.Second.String()
+		}
+	}
+}
+
+// author returns who has asked for the write at a revision, if that was noted.
+func (w *walk) author(ctx context.Context, rev storage.Revision) string {
+	for _, key := range []string{storage.AuthorKey(w.key), storage.TransactionKey} {
+		if noted, err := w.Res.Registry.Store.GetAt(ctx, key, rev); err == nil && noted.Revision == rev {
+			return string(noted.Value)
+		}
+	}
+	return ""
+}
+
+// read decodes a version, as clients see it. An error is about the reading and not about the version.
+func (w *walk) read(ctx context.Context, v storage.Version) (*step, error) {
+	s := &step{Version: v}
+	if v.Deleted {
+		return s, nil
+	}
+	o := kube.Changed(v.Change)
+	if s.err = o.Err; s.err != nil {
+		return s, nil
+	}
+	raw, err := w.Show(ctx, w.Whole.Single, o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		s.err = err
+		return s, nil
+	}
+	tree, _, err := jsontree.DecodeKeeping(raw, "metadata", "managedFields")
+	if err != nil {
+		s.err = err
+		return s, nil
+	}
+	s.tree, _ = tree.(map[string]any)
+	if metadata, ok := s.tree["metadata"].(map[string]any); ok {
+		s.managers, _ = metadata["managedFields"].(jsontree.Raw)
+		delete(metadata, "managedFields") // each write changes it
+		delete(metadata, "resourceVersion")
+	}
+	return s, nil
+}
+
+// managedEntry is an entry of managedFields.
+type managedEntry struct {
+	Manager, Operation, Subresource, Time string
+	FieldsV1                              json.RawMessage
+}
+
+// changer returns the manager whose entry a write has changed, "" if that isn't one.
+func changer(before, after jsontree.Raw) string {
+	if before == after || after == "" {
+		return ""
+	}
+	var was, is []managedEntry
+	if json.Unmarshal([]byte(after), &is) != nil || before != "" && json.Unmarshal([]byte(before), &was) != nil {
+		return ""
+	}
+	name, newest, several := "", "", false
+	for _, entry := range is {
+		same := slices.ContainsFunc(was, func(old managedEntry) bool {
+			return old.Manager == entry.Manager && old.Operation == entry.Operation && old.Subresource == entry.Subresource && old.Time == entry.Time && string(old.FieldsV1) == string(entry.FieldsV1)
+		})
+		switch {
+		case same || entry.Time < newest: // who has lost fields to another one has an older time
+		case entry.Time == newest && entry.Manager != name:
+			several = true
+		default:
+			name, newest, several = entry.Manager, entry.Time, false
+		}
+	}
+	if several {
+		return ""
+	}
+	return name
+}
