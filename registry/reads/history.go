@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -79,8 +80,8 @@ func (e Reader) history(ctx context.Context, r *registry.Request, key string) (r
 	if err != nil {
 		return registry.Result{}, err
 	}
-	w := walk{Reader: e, key: key, limit: int(limit), now: time.Now()}
-	oldest, at := e.Res.Registry.Cacher.Oldest(), from
+	w := walk{Reader: e, key: key, limit: int(limit), now: time.Now(), answer: history{Items: []version{}}}
+	oldest, at := max(e.Res.Registry.Cacher.Oldest(), 1), from
 	if at == 0 {
 		at = e.Res.Registry.Cacher.Position()
 	}
@@ -96,7 +97,7 @@ func (e Reader) history(ctx context.Context, r *registry.Request, key string) (r
 		w.answer.Metadata.Continue = (w.next).String()
 	case err != nil:
 		return registry.Result{}, e.Fail(r.Name, err)
-	case len(w.answer.Items) == 0:
+	case len(w.answer.Items) == 0 && from == 0:
 		return registry.Result{}, e.Fail(r.Name, storage.ErrNotFound)
 	}
 	w.answer.Kind, w.answer.APIVersion = "History", "apiserver-lite/v1"
@@ -119,7 +120,7 @@ func (e Reader) historyFrom(ctx context.Context, r *registry.Request) (storage.R
 	}
 	rev, err := ParseRevision(from)
 	if err != nil || rev == 0 {
-		return 0, registry.BadVersion(from, errors.Join(err, errors.New("from must be a resourceVersion")), false)
+		return 0, registry.BadRequest("from=%s isn't a resourceVersion", clip.Text(from))
 	}
 	return rev, e.WaitFor(ctx, rev)
 }
@@ -210,7 +211,7 @@ func (w *walk) finish(ctx context.Context, before *step) error {
 func (w *walk) date(v *version, s *step) {
 	if times := w.Res.Registry.Times; times != nil {
 		if from, to, ok := times.Of(s.Revision, w.now); ok {
-			to = to.UTC()
+			to = to.UTC().Truncate(time.Millisecond)
 			v.Time, v.Within = &to, to.Sub(from).Round(time.Millisecond).String()
 			return
 		}
@@ -272,7 +273,8 @@ type managedEntry struct {
 	FieldsV1                              json.RawMessage
 }
 
-// changer returns the manager whose entry a write has changed, "" if that isn't one.
+// changer returns the manager of a write, by the entries of managedFields that it has changed: the one that has a new time, since who has
+// only lost fields keeps the old one. It returns "" where that isn't clear, as of several writes within a second.
 func changer(before, after jsontree.Raw) string {
 	if before == after || after == "" {
 		return ""
@@ -281,21 +283,25 @@ func changer(before, after jsontree.Raw) string {
 	if json.Unmarshal([]byte(after), &is) != nil || before != "" && json.Unmarshal([]byte(before), &was) != nil {
 		return ""
 	}
-	name, newest, several := "", "", false
+	var dated, changed []string // managers of entries with a new time, and of all that differ
 	for _, entry := range is {
-		same := slices.ContainsFunc(was, func(old managedEntry) bool {
-			return old.Manager == entry.Manager && old.Operation == entry.Operation && old.Subresource == entry.Subresource && old.Time == entry.Time && string(old.FieldsV1) == string(entry.FieldsV1)
-		})
+		i := slices.IndexFunc(was, entry.sameManager)
 		switch {
-		case same || entry.Time < newest: // who has lost fields to another one has an older time
-		case entry.Time == newest && entry.Manager != name:
-			several = true
-		default:
-			name, newest, several = entry.Manager, entry.Time, false
+		case i < 0 || entry.Time != was[i].Time:
+			dated = append(dated, entry.Manager)
+		case string(entry.FieldsV1) != string(was[i].FieldsV1):
+			changed = append(changed, entry.Manager)
 		}
 	}
-	if several {
+	if len(dated) == 0 {
+		dated = changed
+	}
+	if len(dated) != 1 {
 		return ""
 	}
-	return name
+	return dated[0]
+}
+
+func (m managedEntry) sameManager(other managedEntry) bool {
+	return m.Manager == other.Manager && m.Operation == other.Operation && m.Subresource == other.Subresource
 }

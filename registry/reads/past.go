@@ -2,6 +2,7 @@ package reads
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -95,5 +96,8 @@ func (e Reader) past(ctx context.Context, key string, at storage.Revision) (*kub
 		}
 		return errEnough
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return found, err
 }

@@ -31,15 +31,17 @@ const maxSpans = 8192
 func (t *Times) Look(newest storage.Revision, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now = now.Round(0) // no monotonic clock: others read it
+	now = now.Round(0) // without the monotonic clock
+	begun := now.Truncate(time.Millisecond)
+	ended := now.Add(time.Millisecond - 1).Truncate(time.Millisecond) // both as they're saved
 	from := t.looked
-	if from.After(now) {
-		from = now
+	if from.After(begun) {
+		from = begun
 	}
 	if n := len(t.spans); n == 0 || newest > t.spans[n-1].through {
-		t.spans = append(t.spans, span{newest, from, now})
+		t.spans = append(t.spans, span{newest, from, ended})
 	}
-	t.looked = now
+	t.looked = begun
 	if len(t.spans) > maxSpans {
 		t.thinLocked()
 	}
