@@ -63,7 +63,7 @@ var floors = []floor{
 	{"registry/quota", []string{"registry/jsontree", "storage/kube"}},
 	{"registry/expression", nil}, // pure, likewise
 	{"registry", []string{"egress",
-		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "storage/kube", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
+		"selectors", "watchstream", "kubeproto", "storage", "storage/history", "storage/cacher", "storage/kube", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
 		"registry/crd", "registry/schema", "registry/hookclient", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
 	{"registry/reads", []string{
@@ -133,7 +133,7 @@ var floors = []floor{
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
 	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
-	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/version", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/transaction", "storage/embedded", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/version", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/transaction", "storage/embedded", "storage/history", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"backup/recording", "client", "selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server/faults", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client/kubeconfig", []string{"client"}},

@@ -292,12 +292,7 @@ func flagGroups(f *flags) []flagGroup {
 	s.Serving.AddKubernetesFlags(set)
 	set.BoolVar(&f.console, "console", true, "serve the console, a page for browsers, at /console and at /")
 
-	set = group("Data")
-	set.StringVar(&s.Data.Dir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
-	set.BoolVar(&s.Data.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
-	set.DurationVar(&s.Data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion, and the versions of objects are kept")
-	set.BoolVar(&s.Data.HistoryUsers, "history-users", false, "note with each write who asked for it, for the history of objects")
-
+	addData(&s.Data, group("Data"))
 	s.Data.Backups.AddFlags(group("Backups"))
 	s.Data.Encryption.AddFlags(group("Encryption at rest"))
 
@@ -334,6 +329,14 @@ func flagGroups(f *flags) []flagGroup {
 
 	f.addProcess(group("The process"))
 	return groups
+}
+
+// addData adds the flags that are about the data directory, and what is kept of the past.
+func addData(data *server.Data, set *pflag.FlagSet) {
+	set.StringVar(&data.Dir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
+	set.BoolVar(&data.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
+	set.DurationVar(&data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion, and the versions of objects are kept")
+	set.BoolVar(&data.HistoryUsers, "history-users", false, "note with each write who asked for it, for the history of objects")
 }
 
 // addProcess adds the flags that are about the process.

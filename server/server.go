@@ -433,17 +433,13 @@ func (s *Server) validate() error {
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}
-	for _, validate := range []func() error{s.Bounds.Validate, s.Serving.validate, s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate} {
+	for _, validate := range []func() error{s.Bounds.Validate, s.Serving.validate, s.TLS.Validate, s.Data.Encryption.Validate, s.validateEtcd, s.Data.Backups.Validate, s.API.Manifests.Validate, s.Aggregation.Validate, s.Audit.Validate, s.Access.Validate, s.Plugins.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
 	}
-	switch {
-	case s.Access.NeedsTLS() && !s.TLS.On && s.TLS.CertFile == "":
+	if s.Access.NeedsTLS() && !s.TLS.On && s.TLS.CertFile == "" {
 		return errors.New("client certificates need HTTPS: set --tls, or --tls-cert-file and --tls-key-file, with --client-ca-file and --requestheader-client-ca-file")
-	}
-	if err := s.Plugins.Validate(); err != nil {
-		return err
 	}
 	if _, err := controllers.ParseSet(s.API.Controllers); err != nil {
 		return fmt.Errorf("--controllers: %w", err)

@@ -63,11 +63,7 @@ func (e Reader) list(ctx context.Context, r *registry.Request) (*List, error) {
 	if shown, err = e.projected(r, shown); err != nil {
 		return nil, err
 	}
-	parameters := r.Query
-	if e.unstored() {
-		parameters = withoutPlace(parameters)
-	}
-	parameters, warnings, err := e.located(parameters)
+	parameters, warnings, err := e.located(r.Query)
 	if err != nil {
 		return nil, err
 	}

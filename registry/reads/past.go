@@ -21,9 +21,12 @@ import (
 // Reads of the past: by a version, and by the clock on the wall.
 
 // located returns a query that names by its version what it asks for by at, an instant, and a warning if the version is only about that of the
-// instant. Other queries stay as they are.
+// instant. Other queries stay as they are. What isn't stored has no past, and is shown as it is.
 func (e Reader) located(q url.Values) (url.Values, []string, error) {
-	if !q.Has("at") {
+	switch {
+	case e.unstored():
+		return withoutPlace(q), nil, nil
+	case !q.Has("at"):
 		return q, nil, nil
 	}
 	located := maps.Clone(q)
