@@ -152,8 +152,9 @@ var floors = []floor{
 	{"migrate", []string{"internal/commandline", "internal/exit", "storage", "storage/etcd", "storage/remote"}},
 	{"backup", []string{"internal/commandline", "internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
 	{"backup/text", []string{"internal/exit", "client", "client/cli", "backup/document", "backup/own"}},
+	{"backup/undo", []string{"client", "client/cli", "backup/document", "backup/own"}},
 	{"backup/playback", []string{"internal/exit", "client", "client/cli", "backup/recording"}},
-	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text", "backup/playback"}},
+	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text", "backup/undo", "backup/playback"}},
 	{"", []string{"controllers", "internal/commandline", "internal/exit", "server", "client/cli", "commands", "dropin", "storage/etcd", "internal/disk"}}, // main
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -75,7 +76,15 @@ func (c Collection[T]) Get(ctx context.Context, name string, options ...Option) 
 }
 
 func (c Collection[T]) get(ctx context.Context, name string, s *settings) ([]byte, error) {
-	return c.do(ctx, s, aGet, name, &request{method: http.MethodGet})
+	document, err := c.do(ctx, s, aGet, name, &request{method: http.MethodGet})
+	if err != nil || s.query.Get("resourceVersionMatch") != matchExact {
+		return document, err
+	}
+	asked, _ := strconv.ParseUint(s.query.Get("resourceVersion"), 10, 64) // the server has read it
+	if got, err := strconv.ParseUint(Object(document).ResourceVersion(), 10, 64); err == nil && got > asked {
+		return nil, fmt.Errorf("get %s at version %d: the server doesn't read the past, and has answered with version %d", name, asked, got)
+	}
+	return document, nil
 }
 
 // do sends a request of a kind about an object of this collection's namespace. Only a create may have no name.

@@ -12,7 +12,7 @@ import (
 )
 
 // Option says more about a request. One that would change what the request is about, or when it's done, is refused where it has no
-// use: Labels, Fields, Where, SortBy, Only and At where nothing is selected or listed, IfVersion and IfUID where nothing is deleted. Any other has no effect
+// use: Labels, Fields, Where, SortBy and Only where nothing is selected or listed, At and AtTime where nothing is read, IfVersion and IfUID where nothing is deleted. Any other has no effect
 // there.
 type Option func(*settings)
 
@@ -53,8 +53,8 @@ type verb struct {
 
 // The kinds of requests, with what each may have in its query.
 var (
-	aGet    = verb{name: "a get", params: []string{"resourceVersion", liteParameter, "fields"}}
-	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "sortBy", "fields", "resourceVersion", "resourceVersionMatch"}}
+	aGet    = verb{name: "a get", params: []string{"resourceVersion", "resourceVersionMatch", instantParameter, liteParameter, "fields"}}
+	aList   = verb{name: "a list", params: []string{"labelSelector", "fieldSelector", liteParameter, "sortBy", "fields", "resourceVersion", "resourceVersionMatch", instantParameter}}
 	aWatch  = verb{name: "a watch", params: []string{"labelSelector", "fieldSelector", liteParameter, "fields", "timeoutSeconds"}}
 	aCreate = verb{name: "a create", params: paramsOfWrite, creates: true}
 	aUpdate = verb{name: "an update", params: paramsOfWrite}
@@ -64,6 +64,9 @@ var (
 	aDelete           = verb{name: "a delete", params: []string{"dryRun"}, deletes: true}
 	aDeleteCollection = verb{name: "a delete of a collection", params: []string{"dryRun", "labelSelector", "fieldSelector", liteParameter}, deletes: true}
 )
+
+// instantParameter asks for the state at an instant.
+const instantParameter = "at"
 
 // liteParameter asks for what apiserver-lite has besides Kubernetes' API.
 const liteParameter = "lite"
@@ -87,6 +90,8 @@ func (s *settings) check(v verb) error {
 		useless = "Only"
 	case lacks("resourceVersionMatch") && s.query.Get("resourceVersionMatch") == matchExact:
 		useless = "At"
+	case lacks(instantParameter):
+		useless = "AtTime"
 	case s.ifVersion != "" && !v.deletes:
 		useless = "IfVersion"
 	case s.ifUID != "" && !v.deletes:
@@ -117,6 +122,7 @@ func (s *settings) page(size int, token string) url.Values {
 	if token != "" {
 		query.Del("resourceVersion") // the token has it
 		query.Del("resourceVersionMatch")
+		query.Del(instantParameter)
 		query.Set("continue", token)
 	}
 	return query
@@ -199,11 +205,23 @@ func NotOlderThan(version string) Option {
 	}
 }
 
-// At asks a list for the state at exactly that version. ErrExpired is returned if it's too old.
+// At asks a list for the state at exactly that version. ErrExpired is returned if it's too old. Only apiserver-lite has a get at a version:
+// what another server answers is an error if it's newer.
 func At(version string) Option {
 	return func(s *settings) {
 		s.query.Set("resourceVersion", version)
 		s.query.Set("resourceVersionMatch", matchExact)
+		s.query.Del(instantParameter)
+	}
+}
+
+// AtTime asks a get or a list for the state at an instant, as exactly as the server knows it, which is mostly to a second. ErrExpired is returned
+// if it's too long ago. Only apiserver-lite knows it: another server ignores it.
+func AtTime(instant time.Time) Option {
+	return func(s *settings) {
+		s.query.Set(instantParameter, instant.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano))
+		s.query.Del("resourceVersion")
+		s.query.Del("resourceVersionMatch")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Operation is a part of a transaction: what Creating, Updating, Applying, Patching, Deleting and the three that begin with Check return.
+// Operation is a part of a transaction: what Creating, Updating, Applying, Patching, Deleting, DeletingVersion and the three that begin with Check return.
 type Operation struct {
 	kind string
 	body any
@@ -49,6 +49,20 @@ func Patching(which Which, patch any) Operation {
 
 // Deleting deletes an object.
 func Deleting(which Which) Operation { return Operation{"delete", which} }
+
+// DeletingVersion deletes an object, which must have that version.
+func DeletingVersion(which Which, resourceVersion string) Operation {
+	type preconditions struct {
+		ResourceVersion string `json:"resourceVersion"`
+	}
+	type options struct {
+		Preconditions preconditions `json:"preconditions"`
+	}
+	return Operation{"delete", struct {
+		Which
+		Options options `json:"options"`
+	}{which, options{preconditions{resourceVersion}}}}
+}
 
 // check is the check of an object.
 type check struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/backup"
 	"github.com/apiserver-lite/apiserver-lite/backup/playback"
 	"github.com/apiserver-lite/apiserver-lite/backup/text"
+	"github.com/apiserver-lite/apiserver-lite/backup/undo"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
@@ -39,7 +40,7 @@ var groups = []struct {
 	commands []string
 }{
 	{"Serve", []string{"serve", "envtest"}},
-	{"Objects of a server", []string{"get", "watch", "apply", "diff", "delete", "export", "import", "record", "replay"}},
+	{"Objects of a server", []string{"get", "watch", "apply", "diff", "history", "undo", "delete", "export", "import", "record", "replay"}},
 	{"Operate", []string{"top", "snapshot", "rewrite", "member", "migrate"}},
 	{"This command line", []string{"completion", "help"}},
 }
@@ -47,7 +48,7 @@ var groups = []struct {
 // Tree returns all commands of a process below one.
 func Tree(p cli.Process, s Server) *cobra.Command {
 	serve := &cobra.Command{Use: "serve", Short: "Serve, as without a command", Long: about}
-	root := commandline.Root(append(append(cli.Commands(p), append(text.Commands(p), playback.Commands(p)...)...), backup.Command(p), migrate.Command(p.Out, p.Err), envtest(p), manual(p), serve)...)
+	root := commandline.Root(append(append(cli.Commands(p), append(text.Commands(p), playback.Commands(p)...)...), undo.Command(p), backup.Command(p), migrate.Command(p.Out, p.Err), envtest(p), manual(p), serve)...)
 	root.Long = about
 	for _, cmd := range []*cobra.Command{root, serve} {
 		cmd.Flags().SortFlags = false

@@ -1,4 +1,4 @@
-// Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply, diff, delete, rewrite, top and member.
+// Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply, diff, history, delete, rewrite, top and member.
 // Package client does the work.
 //
 // A command is a value: it has its flags, refuses what it can't use before anything is asked of a server, and runs. What it
@@ -42,8 +42,10 @@ var words = []word{
 		func() command { return &watchCommand{} }},
 	{"get RESOURCE [NAME...]", "Print objects", "Prints objects as a table, or with -o json one per line, as YAML documents, or what a JSONPath or columns of yours make of them: as kubectl does.\nWith -w then each that changes.", func() command { return &getCommand{} }},
 	{"apply -f FILE [--prune -l SELECTOR]", "Apply the objects in files", "Applies the objects in files (server-side apply).", func() command { return &applyCommand{} }},
-	{"diff -f FILE", "Say what apply would change", "Prints what apply would change, as a unified difference. The exit code is 0 if that's nothing, 1 if it's something, and 2 if it can't be said.\nValues of Secrets aren't shown.",
+	{"diff -f FILE | diff RESOURCE NAME --from MOMENT [--to MOMENT]", "Say what apply would change, or what has changed", "Prints what apply would change, or what has changed of an object since a moment, as a unified difference. The exit code is 0 if that's nothing, 1 if\nit's something, and 2 if it can't be said. Values of Secrets aren't shown.",
 		func() command { return &diffCommand{} }},
+	{"history RESOURCE NAME", "Print what happened to an object", "Prints the versions of an object that the server's history still has, newest first: when each was written, how exactly that's known, by whom, and\nwhat it changed.",
+		func() command { return &historyCommand{} }},
 	{"delete RESOURCE NAME... | -f FILE", "Delete objects", "", func() command { return &deleteCommand{} }},
 	{"rewrite [RESOURCE...]", "Have the server store anew what it would store in another way now",
 		"Has the server store objects anew that it would store in another way now: under a newer key, or in another version. Without RESOURCE\nit's all kinds. An interrupted one goes on when it's run again.",

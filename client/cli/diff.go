@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,20 +25,36 @@ const (
 	contextLines = 3
 )
 
-// diffCommand prints what apply would change. The server says what would become of each object, by a dry run.
+// diffCommand prints what apply would change, or what has changed of an object. The server says what would become of each object, by a dry run.
 type diffCommand struct {
 	place
-	files files
-	force bool
+	files    files
+	force    bool
+	from, to Moment
+
+	resource, name string // of an object's own past; "" for what files would change
 }
 
 func (c *diffCommand) addFlags(set *pflag.FlagSet) {
 	c.addNamespace(set)
 	c.files.addFlags(set)
 	set.BoolVar(&c.force, "force-conflicts", false, "as apply would, take fields from other field managers")
+	set.Var(&c.from, "from", "of the object that is named, what has changed since then: "+momentForms)
+	set.Var(&c.to, "to", "and until then (default now)")
 }
 
 func (c *diffCommand) parse(args []string) error {
+	switch {
+	case c.from.Given() && (len(c.files) > 0 || c.force):
+		return usageError("--from is about the past of an object, and -f and --force-conflicts are about what apply would do")
+	case c.from.Given() && len(args) != 2:
+		return usageError("which object? apiserver-lite diff widget a --from 10m, for example")
+	case c.from.Given():
+		c.resource, c.name = args[0], args[1]
+		return nil
+	case c.to.Given():
+		return usageError("--to goes with --from")
+	}
 	if len(args) > 0 {
 		return usageError("unexpected argument %q: files are named with -f", args[0])
 	}
@@ -45,6 +62,9 @@ func (c *diffCommand) parse(args []string) error {
 }
 
 func (c *diffCommand) run(ctx context.Context, s *session) error {
+	if c.resource != "" {
+		return c.sinceThen(ctx, s)
+	}
 	changed, err := c.compare(ctx, s)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -76,7 +96,7 @@ func (c *diffCommand) compare(ctx context.Context, s *session) (changed int, err
 			return changed, err
 		}
 		defines = defines || object.Kind() == "CustomResourceDefinition"
-		text, err := difference(name, before, after)
+		text, err := difference("live/"+name, "applied/"+name, before, after)
 		if err != nil {
 			return changed, err
 		}
@@ -86,6 +106,38 @@ func (c *diffCommand) compare(ctx context.Context, s *session) (changed int, err
 		}
 	}
 	return changed, nil
+}
+
+// sinceThen prints what has changed of the object that is named.
+func (c *diffCommand) sinceThen(ctx context.Context, s *session) error {
+	collection, err := c.find(ctx, s, c.resource)
+	if err != nil {
+		return exit.With(trouble, err)
+	}
+	var states [2]client.Object
+	names := [2]string{c.from.String(), cmp.Or(c.to.String(), "now")}
+	for i, at := range []Moment{c.from, c.to} {
+		object, err := collection.Get(ctx, c.name, at.Options()...)
+		switch {
+		case err == nil:
+			states[i] = *object
+		case !errors.Is(err, client.ErrNotFound):
+			return exit.With(trouble, err)
+		}
+		names[i] = fmt.Sprintf("%s/%s@%s", collection, c.name, names[i])
+	}
+	if states[0] == nil && states[1] == nil {
+		return exit.With(trouble, fmt.Errorf("%s %q was neither there at %s nor at %s", collection, c.name, c.from.String(), cmp.Or(c.to.String(), "the present")))
+	}
+	text, err := difference(names[0], names[1], states[0], states[1])
+	if err != nil {
+		return exit.With(trouble, err)
+	}
+	if text == "" {
+		return nil
+	}
+	fmt.Fprint(s.out, text)
+	return exit.With(differs, errors.New("the object has changed"))
 }
 
 // states returns an object as it is, nil if it isn't there, and as it would be.
@@ -112,8 +164,8 @@ func (c *diffCommand) states(ctx context.Context, s *session, object client.Obje
 	return before, *would, nil
 }
 
-// difference is the unified difference of two states as YAML, without what the server sets, and without what Secrets hold.
-func difference(name string, before, after client.Object) (string, error) {
+// difference is the unified difference of two states with their names as YAML, without what the server sets, and without what Secrets hold.
+func difference(nameBefore, nameAfter string, before, after client.Object) (string, error) {
 	old, err := tree(before)
 	if err != nil {
 		return "", err
@@ -122,7 +174,11 @@ func difference(name string, before, after client.Object) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if after.Kind() == "Secret" && after.APIVersion() == "v1" {
+	is := after
+	if after == nil {
+		is = before
+	}
+	if is.Kind() == "Secret" && is.APIVersion() == "v1" {
 		mask(old, would, "data")
 		mask(old, would, "stringData")
 	}
@@ -137,7 +193,7 @@ func difference(name string, before, after client.Object) (string, error) {
 		}
 		lines[i] = slices.Collect(strings.Lines(string(text)))
 	}
-	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: lines[0], B: lines[1], FromFile: "live/" + name, ToFile: "applied/" + name, Context: contextLines})
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: lines[0], B: lines[1], FromFile: nameBefore, ToFile: nameAfter, Context: contextLines})
 }
 
 // tree is an object without what the server sets in its metadata; nil for none.

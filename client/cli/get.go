@@ -18,6 +18,7 @@ type getCommand struct {
 	selection
 	projection
 	sortBy string
+	at     Moment
 	output string
 	watch  bool
 
@@ -30,6 +31,7 @@ func (c *getCommand) addFlags(set *pflag.FlagSet) {
 	c.place.addFlags(set)
 	c.selection.addFlags(set)
 	set.StringVar(&c.sortBy, "sort-by", "", "puts the objects into the order of a field, such as .spec.size, or -.spec.size for the largest first; of an apiserver-lite only")
+	set.Var(&c.at, "at", "the state of then: "+momentForms+"; of an apiserver-lite only")
 	c.projection.addFlags(set, "of objects, with -o json and other forms of whole objects,")
 	set.StringVarP(&c.output, "output", "o", "", "table, wide, name, json, yaml, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,... (default table)")
 	set.BoolVarP(&c.watch, "watch", "w", false, "then print objects that change, until it's interrupted")
@@ -69,6 +71,8 @@ func (c *getCommand) checkWatch() error {
 	switch {
 	case c.watch && len(c.names) > 1:
 		return usageError("-w watches one object, or all")
+	case c.watch && c.at.Given():
+		return usageError("--at and -w exclude each other: what was doesn't change")
 	case c.watch && c.sortBy != "":
 		return usageError("--sort-by and -w exclude each other: changes come in their own order")
 	}
@@ -77,7 +81,7 @@ func (c *getCommand) checkWatch() error {
 
 // listOptions returns what is asked of a list.
 func (c *getCommand) listOptions() []client.Option {
-	options := append(c.selection.options(), c.projection.options()...)
+	options := append(append(c.selection.options(), c.projection.options()...), c.at.Options()...)
 	if c.sortBy != "" {
 		options = append(options, client.SortBy(c.sortBy))
 	}
@@ -102,7 +106,7 @@ func (c *getCommand) run(ctx context.Context, s *session) error {
 // each does something with the objects that are named, or else selected.
 func (c *getCommand) each(ctx context.Context, collection client.Collection[client.Object], do func(client.Object) error) error {
 	for _, name := range c.names {
-		object, err := collection.Get(ctx, name, c.projection.options()...)
+		object, err := collection.Get(ctx, name, append(c.projection.options(), c.at.Options()...)...)
 		if err == nil {
 			err = do(*object)
 		}

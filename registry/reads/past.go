@@ -67,14 +67,14 @@ func (e Reader) revisionAt(text string) (rev storage.Revision, lag time.Duration
 		return 0, 0, registry.BadRequest("this server doesn't note when something was written: ask by resourceVersion instead of at")
 	}
 	rev, lag, begins, ok := r.Times.At(instant)
-	if oldest := r.Cacher.Oldest(); !ok || rev < oldest {
+	if oldest := max(r.Cacher.Oldest(), 1); !ok || rev < oldest {
 		if _, to, known := r.Times.Of(oldest, time.Now()); known {
 			begins = to
 		}
 		if begins.IsZero() {
 			return 0, 0, apierrors.NewResourceExpired("it isn't known yet when something was written: ask by resourceVersion instead of at")
 		}
-		return 0, 0, apierrors.NewResourceExpired(fmt.Sprintf("history reaches back to %s, which is resource version %d, and at=%s is before that",
+		return 0, 0, apierrors.NewResourceExpired(fmt.Sprintf("history reaches back to %s, which is resource version %d, and at=%s is before",
 			begins.UTC().Format(time.RFC3339), oldest, clip.Text(text)))
 	}
 	return rev, lag, nil

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/client"
+)
+
+// Moment is a state of the past as a flag names it. The zero value is none.
+type Moment struct {
+	text    string
+	version string    // a resourceVersion; "" for an instant
+	instant time.Time // zero for a version
+}
+
+// momentForms says what a Moment can be.
+const momentForms = "a resourceVersion as 120, an instant as 2026-11-23T10:00:00Z, or how long ago as 10m"
+
+// String is pflag.Value's.
+func (m *Moment) String() string { return m.text }
+
+// Type is pflag.Value's.
+func (m *Moment) Type() string { return "MOMENT" }
+
+// Set is pflag.Value's: it reads a resourceVersion, an instant, or how long ago that was.
+func (m *Moment) Set(text string) error {
+	*m = Moment{text: text}
+	if version, err := strconv.ParseUint(text, 10, 63); err == nil && version > 0 {
+		m.version = text
+		return nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		m.instant = time.Now().Add(-ago)
+		return nil
+	}
+	var err error
+	if m.instant, err = time.Parse(time.RFC3339, text); err != nil {
+		return fmt.Errorf("it's %s", momentForms)
+	}
+	return nil
+}
+
+// Given tells whether there is one.
+func (m *Moment) Given() bool { return m.text != "" }
+
+// Options are what asks for the state then; none if there is no Moment.
+func (m *Moment) Options() []client.Option {
+	switch {
+	case m.version != "":
+		return []client.Option{client.At(m.version)}
+	case m.Given():
+		return []client.Option{client.AtTime(m.instant)}
+	}
+	return nil
+}
