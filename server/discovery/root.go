@@ -47,6 +47,8 @@ var allExtras = []extra{
 	{Extra: Extra{"POST /debug/reset", "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
 	{Extra: Extra{"POST /debug/snapshot", "names the present state for a reset"}, ephemeral: true},
 	{Extra: Extra{"annotation apiserver-lite/ttl", "how long an object lives after its creation"}},
+	{Extra: Extra{"parameter history=true", "gets the versions of an object that there are"}},
+	{Extra: Extra{"parameter at=INSTANT", "reads the state of then"}},
 	{Extra: Extra{"parameter lite=true", "selects by any field and by shard, orders lists, and leaves fields out"}},
 }
 
