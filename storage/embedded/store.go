@@ -32,12 +32,13 @@ type Store struct {
 	tail      tail
 	compacted storage.Watermark // the revision up to which history was gone when it was last read from etcd
 	reads     atomic.Int64      // stretches of history read
+	searches  chan struct{}     // has an element for each search for a deletion: see maxSearches
 }
 
 // New returns the store of an embedded member and its in-process client. Close it before the member stops. It refuses a store
 // that a migration has filled by half.
 func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) {
-	s := &Store{Writer: kv.NewWriter(client), local: local}
+	s := &Store{Writer: kv.NewWriter(client), local: local, searches: make(chan struct{}, maxSearches)}
 	half, err := local.KV().Range(context.Background(), []byte(storage.MigrationKey), nil, mvcc.RangeOptions{})
 	if err != nil {
 		return nil, kv.Wrap("get", storage.MigrationKey, err)

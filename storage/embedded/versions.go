@@ -17,6 +17,9 @@ import (
 // those of deletions, and takes as long as the decoding of revisionsPerHold does.
 const revisionsPerSearch = 2048
 
+// maxSearches is how many deletions are searched for at once: each search may go through all of history, and others wait for its locks.
+const maxSearches = 2
+
 // Versions implements storage.Store. It goes from each version to the one before it by etcd's index of keys. That doesn't lead from a life of
 // the key to the one before, so deletions are searched for in the index of revisions.
 func (s *Store) Versions(ctx context.Context, key string, upTo storage.Revision, fn func(storage.Version) error) error {
@@ -54,6 +57,12 @@ func (s *Store) Versions(ctx context.Context, key string, upTo storage.Revision,
 // deletion returns the revision of the last deletion of a key up to a revision, or 0 if history has none.
 func (s *Store) deletion(ctx context.Context, key string, upTo storage.Revision) (storage.Revision, error) {
 	s.reads.Add(1)
+	select {
+	case s.searches <- struct{}{}:
+		defer func() { <-s.searches }()
+	case <-ctx.Done():
+		return 0, kv.Wrap("versions", key, ctx.Err())
+	}
 	for compacted := s.Compacted(); upTo > compacted; compacted = s.Compacted() {
 		if err := s.running(ctx); err != nil {
 			return 0, kv.Wrap("versions", key, err)
