@@ -42,6 +42,32 @@ func TestTree(t *testing.T) {
 	p.see("deleted")
 }
 
+// TestHistory: an object's versions are a line, and what each changed is shown where one drags to.
+func TestHistory(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	for _, size := range []int{7, 8} {
+		s.ask("PATCH", widgetsPath+"/a", fmt.Sprintf(`{"spec": {"size": %d}}`, size), "Content-Type", "application/merge-patch+json")
+	}
+	p := open(t, s.url+widgetPage+"a?tab=history")
+	const changes = `document.querySelector(".history .diff")?.textContent`
+	p.await(changes + `?.includes("-   size: 7") && ` + changes + `.includes("+   size: 8")`)
+	p.see("changed")
+	p.eval(`document.querySelector(".history input").focus()`)
+	p.key(kb.ArrowLeft)
+	p.await(changes + `?.includes("-   size: 5") && ` + changes + `.includes("+   size: 7")`)
+	p.key(kb.ArrowLeft)
+	p.await(changes + `?.includes("+   size: 5")`)
+	p.see("created")
+	s.ask("PATCH", widgetsPath+"/a", `{"spec": {"size": 9}}`, "Content-Type", "application/merge-patch+json")
+	p.see("1 of 4") // it stays where it was dragged to
+	p.key(kb.End)
+	p.await(changes + `?.includes("+   size: 9")`)
+	s.ask("DELETE", widgetsPath+"/a", "")
+	p.await(changes + `?.includes("-   size: 9")`)
+}
+
 // TestEdit: by keys alone an object is edited, refused at the line, completed, compared, checked and stored.
 func TestEdit(t *testing.T) {
 	s := start(t)

@@ -11,10 +11,11 @@ import { typing } from "../ui/keys";
 import { DeleteDialog } from "./remove";
 import { EventsTab } from "./events";
 import { GraphTab } from "./graph";
+import { HistoryTab } from "./history";
 import { TreeTab } from "./tree";
 import { YamlTab } from "./yaml";
 
-const tabs = [{ name: "tree", title: "Tree" }, { name: "yaml", title: "YAML" }, { name: "graph", title: "Owners and dependents" }, { name: "events", title: "Events" }];
+const tabs = [{ name: "tree", title: "Tree" }, { name: "yaml", title: "YAML" }, { name: "graph", title: "Owners and dependents" }, { name: "events", title: "Events" }, { name: "history", title: "History" }];
 
 export function ObjectView() {
   const [group, version, resource, ns, name] = route.value.path;
@@ -81,6 +82,7 @@ function Known({ kind, namespace, name, live }: { kind: Kind; namespace: string;
           : tab === "yaml" ? <YamlTab kind={kind} live={live} object={object} editing={editing} setEditing={setEditing} mayEdit={mayEdit} />
           : tab === "graph" ? <GraphTab kind={kind} object={object} />
           : tab === "events" ? <EventsTab object={object} />
+          : tab === "history" ? <HistoryTab kind={kind} object={object} />
           : <TreeTab live={live} object={object} />}
       </div>
       {removing && object && <DeleteDialog kind={kind} object={object} onClose={() => setRemoving(false)} />}

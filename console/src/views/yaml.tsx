@@ -107,7 +107,7 @@ export function YamlTab(p: Props) {
         </div>
       )}
       {said && <p class={said.good ? "note good" : "note bad"} role={said.good ? "status" : "alert"}>{said.text}</p>}
-      {compared && <DiffView before={compared[0]} after={compared[1]} onClose={() => setCompared(undefined)} />}
+      {compared && <DiffView before={compared[0]} after={compared[1]} title="What would be stored differs like this" none="Nothing would change." onClose={() => setCompared(undefined)} />}
       {!ready && <p class="empty" role="status">Reading…</p>}
       <div class={editing ? "editor on" : "editor"} ref={at} />
     </div>
