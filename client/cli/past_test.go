@@ -14,7 +14,9 @@ func TestPastCommands(t *testing.T) {
 	s := serve(t)
 	const configMaps = "/api/v1/namespaces/default/configmaps"
 	made := s.PostYAML(configMaps, "{metadata: {name: a}, data: {k: old}}")
-	var object struct{ Metadata struct{ ResourceVersion string } }
+	var object struct {
+		Metadata struct{ ResourceVersion string }
+	}
 	if err := json.Unmarshal([]byte(made), &object); err != nil {
 		t.Fatal(err)
 	}
