@@ -296,17 +296,7 @@ func flagGroups(f *flags) []flagGroup {
 	s.Data.Backups.AddFlags(group("Backups"))
 	s.Data.Encryption.AddFlags(group("Encryption at rest"))
 
-	set = group("What it serves and does")
-	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
-	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
-	set.StringVar(&s.API.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of "+strings.Join(controllers.Names, ","))
-	set.BoolVar(&s.API.Faults, "faults", false, "fail on purpose where rules say so, which come over HTTP: for tests alone")
-	set.BoolVar(&s.API.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
-	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
-	s.Plugins.AddFlags(set)
-	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks and aggregated API servers may be called besides public addresses")
-	s.API.Egress.AddFlags(set)
-	s.API.Manifests.AddFlags(set)
+	f.addAPI(group("What it serves and does"))
 	s.Aggregation.AddFlags(group("Aggregated API servers"))
 
 	set = group("TLS and tokens")
@@ -337,6 +327,22 @@ func addData(data *server.Data, set *pflag.FlagSet) {
 	set.BoolVar(&data.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
 	set.DurationVar(&data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion, and the versions of objects are kept")
 	set.BoolVar(&data.HistoryUsers, "history-users", false, "note with each write who asked for it, for the history of objects")
+}
+
+// addAPI adds the flags of what the server serves, and of what it does by itself.
+func (f *flags) addAPI(set *pflag.FlagSet) {
+	s := &f.server
+	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
+	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
+	set.StringVar(&s.API.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of "+strings.Join(controllers.Names, ","))
+	set.BoolVar(&s.API.Faults, "faults", false, "fail on purpose where rules say so, which come over HTTP: for tests alone")
+	set.BoolVar(&s.API.FakeClock, "fake-clock", false, "go by a clock that stands still until POST /debug/clock?advance=1h moves it, with --ephemeral: for tests alone")
+	set.BoolVar(&s.API.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
+	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
+	s.Plugins.AddFlags(set)
+	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks and aggregated API servers may be called besides public addresses")
+	s.API.Egress.AddFlags(set)
+	s.API.Manifests.AddFlags(set)
 }
 
 // addProcess adds the flags that are about the process.

@@ -200,7 +200,7 @@ func (a *Accounts) Prepare(ctx context.Context, action *registry.Action) error {
 	if len(r.Spec.Audiences) == 0 {
 		r.Spec.Audiences = a.audiences
 	}
-	r.Name, r.Namespace, r.UID, r.CreationTimestamp = account.Name, account.Namespace, account.UID, metav1.NewTime(time.Now().Truncate(time.Second))
+	r.Name, r.Namespace, r.UID, r.CreationTimestamp = account.Name, account.Namespace, account.UID, a.registry.Now()
 	r.Status = authenticationv1.TokenRequestStatus{}
 	if errs := validateTokenRequest(r); len(errs) > 0 {
 		return apierrors.NewInvalid(tokenKind.GroupKind(), "", errs)
@@ -218,7 +218,7 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	now := a.registry.Clock.Now()
 	expires := now.Add(time.Duration(min(*r.Spec.ExpirationSeconds, a.maxLife)) * time.Second)
 	keys, err := a.keys()
 	if err != nil {
@@ -335,7 +335,7 @@ func (a *Accounts) knows(t *jwt) bool { return slices.Contains(a.issuers, t.issu
 // userOf returns whose token it is that says something which is proven, and for which of the audiences, of which there must be
 // one. ctx bounds how long it looks for what the token is bound to.
 func (a *Accounts) userOf(ctx context.Context, c *tokenClaims, wanted []string) (user.Info, []string, error) {
-	switch now := time.Now(); {
+	switch now := a.registry.Clock.Now(); {
 	case now.Unix() >= c.Expires:
 		return nil, nil, errors.New("service account token has expired")
 	case now.Add(leeway).Unix() < max(c.NotBefore, c.Issued):
@@ -412,9 +412,9 @@ func (a *Accounts) checkBound(ctx context.Context, b *boundTo) error {
 		case o.Field("metadata.uid") != of.ref.UID:
 			kind := strings.ToLower(of.kind)
 			return fmt.Errorf("%s UID (%s) does not match service account %[1]s ref claim (%[3]s)", kind, o.Field("metadata.uid"), of.ref.UID)
-		case account && isGone(o):
+		case account && a.isGone(o):
 			return fmt.Errorf("service account %s/%s has been deleted", of.namespace, of.ref.Name)
-		case isGone(o):
+		case a.isGone(o):
 			return errors.New("service account token has been invalidated")
 		}
 	}
@@ -430,12 +430,12 @@ func (b *boundTo) boundNode() *reference {
 }
 
 // isGone tells whether an object should be gone by now, even if finalizers hold it.
-func isGone(o *kube.Object) bool {
+func (a *Accounts) isGone(o *kube.Object) bool {
 	if o.DeletionTimestamp == "" {
 		return false
 	}
 	at, err := time.Parse(time.RFC3339, o.DeletionTimestamp)
-	return err != nil || time.Since(at) > leeway
+	return err != nil || a.registry.Clock.Since(at) > leeway
 }
 
 // user is who a token is for, as in Kubernetes.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
@@ -71,6 +72,8 @@ type Options struct {
 	On Set
 	// Quotas is the ledger of the admission plug-in ResourceQuota. Nil: nobody charges quotas.
 	Quotas *quota.Ledger
+	// Clock is by what things come due. Nil is the machine's.
+	Clock *clock.Clock
 	// Duties are what else the server sees to.
 	Duties []Duty
 	Log    *slog.Logger // defaults to slog.Default()
@@ -80,6 +83,7 @@ type Options struct {
 type Controllers struct {
 	registry registry.Door
 	cacher   *cacher.Cacher
+	clock    *clock.Clock
 	log      *slog.Logger
 	queues   *queues // metrics
 	actor    actor
@@ -160,7 +164,7 @@ func (q *queued[K]) pending(most int) (all []Pending) {
 // New returns the controllers of a registry.
 func New(o Options) *Controllers {
 	o.Log = cmp.Or(o.Log, slog.Default())
-	c := &Controllers{registry: o.Registry, cacher: o.Cacher, log: o.Log, queues: newQueues(), removes: map[string]bool{}}
+	c := &Controllers{registry: o.Registry, cacher: o.Cacher, clock: o.Clock, log: o.Log, queues: newQueues(), removes: map[string]bool{}}
 	c.reader.controllers = c
 	c.reader.served.Store(&registry.Catalog{})
 	c.add(newDefinitions(c), crd.Finalizer)

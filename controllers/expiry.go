@@ -29,7 +29,7 @@ type expiry struct {
 }
 
 func newExpiry(c *Controllers, annotated bool) *expiry {
-	x := &expiry{annotated: annotated, wake: make(chan struct{}, 1), deadlines: newDeadlines(time.Now)}
+	x := &expiry{annotated: annotated, wake: make(chan struct{}, 1), deadlines: newDeadlines(c.clock.Now, c.clock)}
 	x.queued = newQueued(c, Expiry, c.keyed, x.work)
 	return x
 }
@@ -57,20 +57,19 @@ func (x *expiry) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		moved := x.controllers.clock.Moved()
+		next, any := x.deadlines.takeDue(x.queue.add)
+		if any {
+			timer.Reset(next)
+		} else {
+			timer.Stop()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-x.wake:
 		case <-timer.C:
-		}
-		keys, next, any := x.deadlines.takeDue()
-		for _, key := range keys {
-			x.queue.add(key)
-		}
-		if any {
-			timer.Reset(next)
-		} else {
-			timer.Stop()
+		case <-moved:
 		}
 	}
 }

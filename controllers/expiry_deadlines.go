@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -14,7 +15,7 @@ import (
 // deadlines are those of the objects that expire, in their order. One takes about 110 bytes besides the object's key. An object that
 // doesn't expire has none.
 type deadlines struct {
-	clock clock
+	clock timeline
 
 	// the reader's own
 	annotated bool // the annotation counts
@@ -39,8 +40,8 @@ type deadline struct {
 // nowhere is the place of a deadline that isn't in order.
 const nowhere = -1
 
-func newDeadlines(wall func() time.Time) deadlines {
-	return deadlines{clock: clock{wall: wall, began: wall().Round(0), start: time.Now()}, known: map[string]*deadline{}}
+func newDeadlines(wall func() time.Time, own *clock.Clock) deadlines {
+	return deadlines{clock: timeline{own: own, wall: wall, began: wall().Round(0), start: own.Now()}, known: map[string]*deadline{}}
 }
 
 // begin says that a state follows.
@@ -95,7 +96,7 @@ func (d *deadlines) observe(e *cacher.Event) (sooner bool) {
 	born := d.clock.at(now, life.Created)
 	switch {
 	case e.Revision == 0: // in the state
-	case e.Prev == nil:
+	case e.Prev == nil && !d.clock.own.Stands(): // one that stands may have been moved since
 		born = now
 	case one != nil:
 		born = one.born
@@ -173,19 +174,20 @@ func (d *deadlines) forgetLocked(key string) {
 // dueAtOnce bounds how many objects takeDue takes under one hold of the lock, which the reader needs for its next event.
 const dueAtOnce = 100
 
-// takeDue takes some of the objects that are due, at most dueAtOnce, each once, and returns how long it is until the next
-// one is: 0 if it's due already. any is false if there is none.
-func (d *deadlines) takeDue() (keys []string, next time.Duration, any bool) {
+// takeDue calls take for some of the objects that are due, at most dueAtOnce, each once, and returns how long it is until the next
+// one is: 0 if it's due already. any is false if there is none. take is called under the lock, so that whoever asks anyDue finds
+// each object there or where take has put it.
+func (d *deadlines) takeDue(take func(key string)) (next time.Duration, any bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock.steady()
-	for len(d.order) > 0 {
-		if wait := d.order[0].at - now; wait > 0 || len(keys) == dueAtOnce {
-			return keys, max(wait, 0), true
+	for taken := 0; len(d.order) > 0; taken++ {
+		if wait := d.order[0].at - now; wait > 0 || taken == dueAtOnce {
+			return max(wait, 0), true
 		}
-		keys = append(keys, heaps.Pop(&d.order).(*deadline).key)
+		take(heaps.Pop(&d.order).(*deadline).key)
 	}
-	return keys, 0, false
+	return 0, false
 }
 
 // anyDue tells whether an object is due that takeDue hasn't taken.
@@ -247,17 +249,18 @@ func (d *dueOrder) Pop() any {
 	return one
 }
 
-// clock is the time of this process, which never jumps, and its relation to the times that objects have. Those are of the
+// timeline is the time of this process, which never jumps, and its relation to the times that objects have. Those are of the
 // machine's clock, which may jump.
-type clock struct {
-	wall   func() time.Time // the machine's clock; tests let it jump
+type timeline struct {
+	own    *clock.Clock     // by which it goes
+	wall   func() time.Time // the same, or the machine's clock in tests, which let it jump
 	began  time.Time        // what it said at the start, without a monotonic reading, which wouldn't jump
-	start  time.Time        // the start, for the monotonic clock
+	start  time.Time        // the start, with the reading of the monotonic clock if there is one
 	behind time.Duration    // how far it was ever behind what it would have said without jumps; the reader's own
 }
 
 // steady is the time since the start.
-func (c *clock) steady() time.Duration { return time.Since(c.start) }
+func (c *timeline) steady() time.Duration { return c.own.Since(c.start) }
 
 // stampGrain is how much later than a time in an object the thing may have happened: creationTimestamp has whole seconds.
 const stampGrain = time.Second
@@ -265,7 +268,7 @@ const stampGrain = time.Second
 // at returns when a time in an object was, by the steady clock, or some time after that. Nobody knows how far the machine's
 // clock was off when the time was written. If it was ever set back, it may have been then. So an object may expire too late
 // by as much as the clock has jumped, and never too early.
-func (c *clock) at(now time.Duration, text string) time.Duration {
+func (c *timeline) at(now time.Duration, text string) time.Duration {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return now
@@ -275,6 +278,6 @@ func (c *clock) at(now time.Duration, text string) time.Duration {
 }
 
 // compare notes how far the machine's clock is behind.
-func (c *clock) compare(now time.Duration) {
+func (c *timeline) compare(now time.Duration) {
 	c.behind = max(c.behind, now-c.wall().Round(0).Sub(c.began))
 }

@@ -32,7 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, objects: map[string]*kube.Object{}}
-	w.deadlines = newDeadlines(w.wall)
+	w.deadlines = newDeadlines(w.wall, nil)
 	w.state()
 	return w
 }
@@ -79,9 +79,15 @@ func (w *world) remove(key string) {
 	w.deadlines.observe(&cacher.Event{Prefix: prefixOf(key), Revision: w.rev, Prev: prev})
 }
 
+// takeDue is deadlines.takeDue, with the keys.
+func (w *world) takeDue() (keys []string, next time.Duration, any bool) {
+	next, any = w.deadlines.takeDue(func(key string) { keys = append(keys, key) })
+	return keys, next, any
+}
+
 // expired takes what is due, and removes it.
 func (w *world) expired() string {
-	keys, _, _ := w.deadlines.takeDue()
+	keys, _, _ := w.takeDue()
 	slices.Sort(keys)
 	for i, key := range keys {
 		if rev, due := w.deadlines.due(key); !due || rev != w.objects[key].Revision {
@@ -106,7 +112,7 @@ func TestMortals(t *testing.T) {
 	put := func(key, metadata string) func(*world) { return func(w *world) { w.put(key, metadata, "", "") } }
 	jump := func(d time.Duration) func(*world) { return func(w *world) { w.jump += d } }
 	restart := func(w *world) {
-		w.deadlines = newDeadlines(w.wall)
+		w.deadlines = newDeadlines(w.wall, nil)
 		w.state()
 	}
 	again := (*world).state
@@ -173,7 +179,7 @@ func TestMortalTypes(t *testing.T) {
 		expect := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)
-			keys, _, _ := w.deadlines.takeDue()
+			keys, _, _ := w.takeDue()
 			if got := strings.Join(keys, " "); got != want {
 				t.Fatalf("%q is due, want %q", got, want)
 			}
@@ -197,7 +203,7 @@ func TestMortalTypes(t *testing.T) {
 		last := w.wall().UTC().Format(time.RFC3339)
 		w.put(e, "", fmt.Sprintf(`,"lastTimestamp":%q`, last), "")
 		time.Sleep(20 * time.Minute)
-		w.deadlines = newDeadlines(w.wall)
+		w.deadlines = newDeadlines(w.wall, nil)
 		w.state()
 		expect(40*time.Minute, "")
 		expect(stampGrain, e)
@@ -215,8 +221,8 @@ func TestMortalsAgain(t *testing.T) {
 		w.put(string(pods)+"a", ttl("1s"), "", "")
 		time.Sleep(time.Second)
 		for round := range 3 {
-			first, _, _ := w.deadlines.takeDue()
-			again, _, _ := w.deadlines.takeDue()
+			first, _, _ := w.takeDue()
+			again, _, _ := w.takeDue()
 			if len(first) != 1 || len(again) != 0 {
 				t.Errorf("round %d: it was taken %d times, and then %d", round, len(first), len(again))
 			}
@@ -258,7 +264,7 @@ func TestMortalsModel(t *testing.T) {
 						w.put(key, ttl(lives[key].String()), "", "")
 					}
 				}
-				keys, _, _ := w.deadlines.takeDue()
+				keys, _, _ := w.takeDue()
 				for _, key := range keys {
 					if life, ok := lives[key]; !ok || time.Since(born[key]) < life {
 						t.Errorf("%s is due after %v, and lives %v", key, time.Since(born[key]), life)
@@ -305,7 +311,7 @@ func BenchmarkMortals(b *testing.B) {
 			all[i] = object(i, ttl("1h"))
 		}
 		for b.Loop() {
-			m := newDeadlines(time.Now)
+			m := newDeadlines(time.Now, nil)
 			m.begin(true, nil)
 			var before, after runtime.MemStats
 			runtime.GC()
@@ -321,7 +327,7 @@ func BenchmarkMortals(b *testing.B) {
 	})
 	for name, metadata := range map[string]string{"expires": ttl("1h"), "doesn't": `"annotations":{"a":"b"},`} {
 		b.Run(name, func(b *testing.B) {
-			m := newDeadlines(time.Now)
+			m := newDeadlines(time.Now, nil)
 			m.begin(true, nil)
 			e := object(1, metadata)
 			b.ReportAllocs()
@@ -344,7 +350,7 @@ func TestMortalsDueTogether(t *testing.T) {
 		time.Sleep(time.Second)
 		taken := map[string]bool{}
 		for range 4 {
-			keys, next, any := w.deadlines.takeDue()
+			keys, next, any := w.takeDue()
 			for _, key := range keys {
 				taken[key] = true
 			}

@@ -93,6 +93,25 @@ func (c *Controllers) Quiescent(ctx context.Context, rev storage.Revision) (Repo
 	}
 }
 
+// CatchUp returns when the controllers were told everything that was written before the call. The error is ctx's or the store's.
+func (c *Controllers) CatchUp(ctx context.Context) error {
+	rev, err := c.cacher.Barrier(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		news := c.reader.bell.wait()
+		if c.reader.position() >= rev {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // report says what is left when Quiescent has failed. The revision is 0 if it isn't known up to which one it was to wait.
 func (c *Controllers) report(rev storage.Revision) Report {
 	r := Report{Revision: c.reader.position(), Pending: c.pending(rev)}

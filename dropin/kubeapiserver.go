@@ -36,6 +36,9 @@ const ConsoleVariable = "APISERVER_LITE_CONSOLE"
 // FaultsVariable names the variable of the environment that has the server fail on purpose where rules say so, if it's "true". kube-apiserver never does.
 const FaultsVariable = "APISERVER_LITE_FAULTS"
 
+// FakeClockVariable names the variable of the environment that has the server go by a clock that stands still until it's moved, if it's "true".
+const FakeClockVariable = "APISERVER_LITE_FAKE_CLOCK"
+
 // AddressesVariable names the variable of the environment that has networks, with commas between them, in which webhooks and
 // aggregated API servers may be called besides public addresses. kube-apiserver calls any address and has no flag for it.
 const AddressesVariable = "APISERVER_LITE_WEBHOOK_ADDRESSES"
@@ -102,7 +105,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	s.Plugins.Kubernetes = true
 	s.System.On = true
 	s.API.Controllers = cmp.Or(getenv(ControllersVariable), "none")
-	s.API.Faults = getenv(FaultsVariable) == "true"
+	s.API.Faults, s.API.FakeClock = getenv(FaultsVariable) == "true", getenv(FakeClockVariable) == "true"
 	set.Visit(func(g *pflag.Flag) {
 		if strings.HasPrefix(g.Name, etcdFlags) && g.Name != compactionFlag && !slices.Contains(a.Unused, "--"+g.Name) {
 			a.etcd = append(a.etcd, "--"+g.Name)

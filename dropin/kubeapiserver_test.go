@@ -54,13 +54,13 @@ func TestParseAPIServer(t *testing.T) {
 // TestParseAPIServerAlternatives: what else flags may say.
 func TestParseAPIServerAlternatives(t *testing.T) {
 	variables := func(name string) string {
-		return map[string]string{ControllersVariable: "all", ConsoleVariable: "true", FaultsVariable: "true"}[name]
+		return map[string]string{ControllersVariable: "all", ConsoleVariable: "true", FaultsVariable: "true", FakeClockVariable: "true"}[name]
 	}
 	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC", "--max-requests-inflight=10", "--enable-priority-and-fairness=false"}, variables)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := &a.Server; s.API.Controllers != "all" || !s.API.Faults || s.Serving.NoConsole || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxReads+s.Bounds.MaxWrites != 210 {
+	if s := &a.Server; s.API.Controllers != "all" || !s.API.Faults || !s.API.FakeClock || s.Serving.NoConsole || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxReads+s.Bounds.MaxWrites != 210 {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Equal(a.Unused, []string{"--enable-priority-and-fairness=false"}) {

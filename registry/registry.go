@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/egress"
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -54,6 +55,8 @@ type Options struct {
 	MinWatchTimeout time.Duration
 	// Webhooks says at which addresses webhooks may be called. The zero Policy is described there.
 	Webhooks conversion.Policy
+	// Clock has the time that is written into objects. Nil is the machine's.
+	Clock *clock.Clock
 	// Ways lead to webhooks. The zero Ways are direct.
 	Ways egress.Ways
 	Log  *slog.Logger // defaults to slog.Default()

@@ -148,7 +148,9 @@ func PolicyOf(o *metav1.DeleteOptions) metav1.DeletionPropagation {
 }
 
 // Now is the time as it's written in metadata: UTC, whole seconds.
-func Now() metav1.Time { return metav1.Time{Time: time.Now().UTC().Truncate(time.Second)} }
+func (r *Registry) Now() metav1.Time {
+	return metav1.Time{Time: r.Clock.Now().UTC().Truncate(time.Second)}
+}
 
 // NeverInPaths tells whether a character is in no segment of a path, however it's escaped, because a proxy on the way could take
 // it for more than a part of the segment. So it's in no name of an object, either.

@@ -20,16 +20,17 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/audit"
-	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/faketime"
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/server/health"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/quiescence"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/stack"
@@ -37,7 +38,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/traffic"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/snapshot"
 	"github.com/apiserver-lite/apiserver-lite/tracing"
@@ -56,7 +56,7 @@ type handler struct {
 	tells     tells
 	discovery *discovery.Discovery
 	state     state
-	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
+	quiescent quiescence.Quiescent
 	pulse     *replica.Pulse // nil: no other process uses the store
 	besides   besides
 	// aggregator knows what other servers have; nil: none has anything.
@@ -78,6 +78,7 @@ type besides struct {
 	backup    snapshot.Open  // of snapshots of the store
 	members   *etcd.Server   // nil unless the store has several
 	faults    *faults.Faults // nil: none are on purpose
+	clock     *faketime.Clock
 }
 
 // state tells how the server is.

@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/egress"
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
@@ -97,6 +98,7 @@ type noted struct {
 type content struct {
 	snapshots *resets.Snapshots    // nil unless ephemeral
 	manifests *manifests.Manifests // nil: no directory is applied
+	clock     *clock.Clock         // has the times in it
 }
 
 // left is what the start leaves for others to find, and Close removes.
@@ -146,7 +148,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys, way: g.ways.Etcd}, loops: loops{failed: make(chan error, maxLoops), delay: s.Serving.ShutdownDelay}}
+	in := &instance{log: s.log(), rights: rights{may: g.may, origins: g.origins}, backing: backing{keys: g.keys, way: g.ways.Etcd}, content: content{clock: clock.New(s.API.FakeClock)}, loops: loops{failed: make(chan error, maxLoops), delay: s.Serving.ShutdownDelay}}
 	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
@@ -238,7 +240,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 	in.registry = registry.New(registry.Options{
 		Store: in.backing.store, Times: in.backing.times, HistoryUsers: s.Data.HistoryUsers, Cacher: in.cacher, Shared: in.replica != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
 		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, MinWatchTimeout: s.Bounds.MinWatchTimeout, Manager: s.manager(),
-		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Ways: g.ways, Log: in.log,
+		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Clock: in.content.clock, Ways: g.ways, Log: in.log,
 	})
 	writes.InitialNamespaces(in.registry)
 	if s.API.Register != nil {
@@ -271,7 +273,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		in.content.snapshots = resets.New(in.registry)
 	}
 	in.content.manifests = manifests.New(s.API.Manifests, in.registry, in.log)
-	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Duties: in.duties(s), Log: in.log})
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Clock: in.content.clock, Duties: in.duties(s), Log: in.log})
 	return who, nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // extras are those that this server has.
 func (h *handler) extras() []discovery.Extra {
-	return discovery.Extras(discovery.Has{Ephemeral: h.besides.snapshots != nil, Clustered: h.besides.members != nil, Console: h.besides.console, Faults: h.besides.faults != nil})
+	return discovery.Extras(discovery.Has{Ephemeral: h.besides.snapshots != nil, Clustered: h.besides.members != nil, Console: h.besides.console, Faults: h.besides.faults != nil, FakeClock: h.besides.clock != nil})
 }
 
 // extrasMember is where / lists the extras for programs. Clients of Kubernetes look at "paths" only.

@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/faketime"
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
@@ -44,7 +45,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		state:     state{in.ready.Load, in.checks()},
 		quiescent: in.controllers.Quiescent,
-		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup, faults: faults.New(s.API.Faults, in.versions(), in.log)},
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup, faults: faults.New(s.API.Faults, in.versions(), in.log), clock: in.newClock()},
 
 		aggregator: in.aggregator,
 	}
@@ -144,6 +145,9 @@ func (h *handler) newRoutes(gatherer prometheus.Gatherer, profiles bool) http.Ha
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterWait))
 		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))
+		if h.besides.clock != nil {
+			routes.HandleFunc(faketime.Path, handle(func(w *response, r *http.Request) error { return h.besides.clock.Answer(w, r) }))
+		}
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(parsed(h.enterLegacyWatch))

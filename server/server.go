@@ -251,6 +251,10 @@ type API struct {
 	// Faults has the server fail on purpose where rules say so, which come over HTTP: see package faults. It's for tests alone. By default there are none.
 	Faults bool
 
+	// FakeClock has the server go by a clock that stands still until POST /debug/clock moves it, for tests alone: see package faketime. It takes
+	// Data.Ephemeral, and a store of this process alone. By default the clock is the machine's.
+	FakeClock bool
+
 	// Manifests says which directory's files the server applies, at its start and when they change. By default none.
 	Manifests manifests.Options
 
@@ -430,6 +434,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--builtin must be none, core or all: %q", s.API.Builtin)
 	case s.API.NodePorts.Size != 0 && s.API.NodePorts.Base < 1:
 		return fmt.Errorf("--service-node-port-range must begin with 1 or more: %v", s.API.NodePorts)
+	case s.API.FakeClock && (!s.Data.Ephemeral || s.Etcd.On() || s.Cluster.Listen != "" || s.Cluster.Join != ""):
+		return errors.New("--fake-clock is for tests, of a server that is alone: set --ephemeral, and leave --etcd-servers, --cluster-listen and --join out")
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	}

@@ -56,7 +56,7 @@ func (in *instance) joinReplicas(s *Server) {
 
 // openEmbedded starts etcd in this process.
 func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
-	options := etcd.Options{DataDir: s.dataDir(), Ephemeral: s.Data.Ephemeral, Bulk: s.Data.Ephemeral, Encrypted: s.Data.Encryption.File != "", History: cmp.Or(s.Data.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
+	options := etcd.Options{DataDir: s.dataDir(), Ephemeral: s.Data.Ephemeral, Bulk: s.Data.Ephemeral, Encrypted: s.Data.Encryption.File != "", History: cmp.Or(s.Data.History, DefaultHistory), Cluster: s.Cluster, Clock: in.content.clock, Log: in.log}
 	if s.tests.shares != nil {
 		in.backing.etcd, in.backing.borrowed = s.tests.shares.etcd, s.tests.shares.client
 	} else if in.backing.etcd, err = etcd.Open(ctx, options); err != nil {

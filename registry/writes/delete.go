@@ -220,7 +220,7 @@ func (d *deletion) marked(o *object.Object) (*object.Object, error) {
 		}
 		return next, d.follow(obj, next)
 	case periodOf(o) > period:
-		shorten(&next.Meta, period)
+		shorten(&next.Meta, period, d.Res.Registry.Now())
 	case o.Meta.DeletionGracePeriodSeconds == nil: // of a kind whose deletion begins without one; see Type's policy
 		if held, err := d.heldBesides(o); held || err != nil {
 			return o, err
@@ -234,7 +234,7 @@ func (d *deletion) marked(o *object.Object) (*object.Object, error) {
 
 // mark marks an object whose deletion begins. period is its grace period, in seconds.
 func (e Writer) mark(o *object.Object, period int64) error {
-	at := metav1.NewTime(registry.Now().Add(time.Duration(period) * time.Second))
+	at := metav1.NewTime(e.Res.Registry.Now().Add(time.Duration(period) * time.Second))
 	t := e.Typed
 	o.Meta.DeletionTimestamp = &at
 	if t == nil || t.Policy == nil {
@@ -283,10 +283,10 @@ func periodOf(o *object.Object) int64 {
 
 // shorten gives an object that is being deleted a shorter grace period. If that has passed already, the object keeps a
 // second, in which whoever ends it may see so, unless it's to go at once.
-func shorten(m *metav1.ObjectMeta, period int64) {
+func shorten(m *metav1.ObjectMeta, period int64, now metav1.Time) {
 	at := metav1.NewTime(m.DeletionTimestamp.Add(time.Duration(period-*m.DeletionGracePeriodSeconds) * time.Second))
-	if current := registry.Now(); at.Before(&current) {
-		at, period = current, min(period, 1)
+	if at.Before(&now) {
+		at, period = now, min(period, 1)
 	}
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = &at, &period
 }

@@ -63,7 +63,7 @@ func placeIn(o *object.Object, namespace string) error {
 func (e Writer) initMeta(m *metav1.ObjectMeta) {
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
 	m.UID = types.UID(uuid.NewString())
-	m.CreationTimestamp = registry.Now()
+	m.CreationTimestamp = e.Res.Registry.Now()
 	if e.Typed == nil || !e.Typed.NoGeneration { // others keep what the client sent, as there
 		m.Generation = 1
 	}

@@ -26,6 +26,7 @@ type extra struct {
 	clustered bool // only a server with --cluster-listen has it
 	console   bool // a server with --console=false lacks it
 	faults    bool // only a server with --faults has it
+	fakeClock bool // only a server with --fake-clock has it
 }
 
 // allExtras are on the page of /, and in its JSON. docs/wire.md has a line for each, which a test checks.
@@ -46,6 +47,7 @@ var allExtras = []extra{
 	{Extra: Extra{"DELETE /apiserver-lite/members/NAME", "removes one of them"}, clustered: true},
 	{Extra: Extra{"POST /debug/reset", "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
 	{Extra: Extra{"POST /debug/snapshot", "names the present state for a reset"}, ephemeral: true},
+	{Extra: Extra{"POST /debug/clock", "moves the clock, and does what comes due"}, fakeClock: true},
 	{Extra: Extra{"annotation apiserver-lite/ttl", "how long an object lives after its creation"}},
 	{Extra: Extra{"parameter history=true", "gets the versions of an object that there are"}},
 	{Extra: Extra{"parameter at=INSTANT", "reads the state of then"}},
@@ -53,12 +55,12 @@ var allExtras = []extra{
 }
 
 // Has says which of the extras that not every server has a server has.
-type Has struct{ Ephemeral, Clustered, Console, Faults bool }
+type Has struct{ Ephemeral, Clustered, Console, Faults, FakeClock bool }
 
 // Extras returns what a server has.
 func Extras(has Has) (all []Extra) {
 	for _, e := range allExtras {
-		if (!e.ephemeral || has.Ephemeral) && (!e.clustered || has.Clustered) && (!e.console || has.Console) && (!e.faults || has.Faults) {
+		if (!e.ephemeral || has.Ephemeral) && (!e.clustered || has.Clustered) && (!e.console || has.Console) && (!e.faults || has.Faults) && (!e.fakeClock || has.FakeClock) {
 			all = append(all, e.Extra)
 		}
 	}

@@ -48,9 +48,9 @@ func Options(query url.Values, longest time.Duration) (rev storage.Revision, tim
 	return rev, timeout, nil
 }
 
-// Pending is the error that says what is left to do.
-func Pending(report controllers.Report, timeout time.Duration) error {
-	err := status.Error(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, fmt.Sprintf("the controllers have something left to do after %v", timeout))
+// Pending is the error that says, after a message, what is left to do.
+func Pending(report controllers.Report, message string) error {
+	err := status.Error(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, message)
 	err.ErrStatus.Details = &metav1.StatusDetails{}
 	for _, p := range report.Pending {
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: causePending, Message: p.Cause, Field: p.Object.String()})

@@ -78,9 +78,16 @@ const timesInterval = time.Minute
 
 // look notes which revision is the newest now, and tells whether that is to be saved.
 func (p *past) look() (due bool) {
-	now := time.Now()
-	p.marks.times.Look(storage.Revision(p.local.KV().Rev()), now)
-	return now.Sub(p.saved) >= timesInterval
+	p.marks.times.Look(storage.Revision(p.local.KV().Rev()), p.marks.own.Now())
+	return time.Since(p.saved) >= timesInterval
+}
+
+// pin has the present be a mark.
+func (p *past) pin() {
+	p.cutHistory(p.local.KV().Rev(), func(m *marks, now history.Mark) storage.Revision {
+		m.list.Pin(now, m.keep)
+		return 0
+	})
 }
 
 // cutHistory calls cut with the marks and the store's state, under the lock. cut returns the revision up to which history has

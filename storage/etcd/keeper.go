@@ -25,7 +25,8 @@ const (
 // keeper keeps history and space within their bounds. Its work is done by one goroutine: see run.
 type keeper struct {
 	*space
-	complaint string // what was logged last; "" after a look at which nothing failed
+	complaint string            // what was logged last; "" after a look at which nothing failed
+	asks      chan chan<- error // for a look at history at once, see Server.KeepHistory. Never closed
 }
 
 func newKeeper(s *Server, o Options) (*keeper, error) {
@@ -38,7 +39,7 @@ func newKeeper(s *Server, o Options) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{space: &space{past: p, database: db, quota: o.QuotaBytes}}
+	k := &keeper{space: &space{past: p, database: db, quota: o.QuotaBytes}, asks: make(chan chan<- error)}
 	k.noteAlarms()
 	return k, nil
 }
@@ -54,6 +55,10 @@ func (k *keeper) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case done := <-k.asks:
+			k.pin()
+			done <- k.keepHistory(ctx)
+			continue
 		case <-ticker.C:
 		}
 		k.database.look()
@@ -73,6 +78,23 @@ func (k *keeper) run(ctx context.Context) {
 				k.complain(err)
 			}
 		}
+	}
+}
+
+// KeepHistory drops the history that is too old by now, and returns when it's gone. It's for those who move Options.Clock: they call it before, because
+// history is told apart only where it was called, and after. The error is ctx's, or says why the store can't drop it.
+func (s *Server) KeepHistory(ctx context.Context) error {
+	done := make(chan error, 1) // capacity 1: the keeper waits for nobody
+	select {
+	case s.keeper.asks <- done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/history"
 )
@@ -28,7 +29,9 @@ const (
 // Their clock is the time that servers ran on it. It only moves forward. So a jump of the machine's clock doesn't end history,
 // and the clients of a server that was down for hours can still resume.
 type marks struct {
-	keep  history.Bounds // never changed
+	keep  history.Bounds // never changed, as the two below
+	own   *clock.Clock   // by which history gets older if it stands still
+	began time.Time      // what it said at the start
 	times history.Times  // the clock on the wall, for those who ask when something was
 
 	mu    sync.Mutex // guards the rest; nothing waits while it's held
@@ -52,16 +55,24 @@ func (m *marks) read(now time.Time) time.Duration {
 	return m.at
 }
 
+// aged is by what history gets older: the clock, or one of tests.
+func (m *marks) aged() time.Duration {
+	if m.own.Stands() {
+		return m.own.Since(m.began)
+	}
+	return m.read(time.Now())
+}
+
 // now is where the store is.
 func (m *marks) now(revision int64) history.Mark {
-	return history.Mark{Revision: storage.Revision(revision), At: m.read(time.Now()), Bytes: m.bytes}
+	return history.Mark{Revision: storage.Revision(revision), At: m.aged(), Bytes: m.bytes}
 }
 
 // size is the number of bytes of the changes that are kept.
 func (m *marks) size() int64 { return m.bytes - m.list[0].Bytes }
 
 // age is how far back history goes.
-func (m *marks) age() time.Duration { return m.read(time.Now()) - m.list[0].At }
+func (m *marks) age() time.Duration { return m.aged() - m.list[0].At }
 
 // enough is the age at which history doesn't count as short.
 func (m *marks) enough() time.Duration { return min(shortHistory, m.keep.Age) }
@@ -77,7 +88,7 @@ type marksFile struct {
 // loadMarks reads the marks that an earlier server left, with the clock as it was then. If they can't be parsed, or aren't of this
 // store, history begins now.
 func (d *dataDir) loadMarks(o Options, revision int64) (*marks, error) {
-	m := &marks{keep: history.Bounds{Age: o.History, Bytes: o.HistoryBytes}, last: time.Now()}
+	m := &marks{keep: history.Bounds{Age: o.History, Bytes: o.HistoryBytes}, own: o.Clock, began: o.Clock.Now(), last: time.Now()}
 	b, err := os.ReadFile(d.file(historyName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
@@ -88,7 +99,7 @@ func (d *dataDir) loadMarks(o Options, revision int64) (*marks, error) {
 	} else {
 		m.list, m.times = history.Marks{m.now(revision)}, history.Times{}
 	}
-	m.times.Look(storage.Revision(revision), time.Now())
+	m.times.Look(storage.Revision(revision), m.began)
 	return m, nil
 }
 

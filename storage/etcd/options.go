@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 )
 
 // Options says where a store lives and how much it keeps. The zero value works.
@@ -43,6 +45,8 @@ type Options struct {
 	QuotaBytes int64
 	// Cluster makes the store one that other processes have, too. The zero value is a store of this process alone.
 	Cluster ClusterOptions
+	// Clock is by what history gets older if it stands still (see Server.KeepHistory). It takes Ephemeral. Nil is the time that servers run.
+	Clock *clock.Clock
 	// Log gets etcd's warnings and what the keeper does. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -123,6 +127,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("history of %v: it can't be negative", o.History)
 	case o.Bulk && !o.Ephemeral:
 		return o, errors.New("bulk requests: only an ephemeral store takes them")
+	case o.Clock.Stands() && !o.Ephemeral:
+		return o, errors.New("a clock that stands still: only an ephemeral store goes by it")
 	case o.QuotaBytes < minQuotaBytes:
 		return o, fmt.Errorf("quota of %d bytes: the least is %d", o.QuotaBytes, minQuotaBytes)
 	case o.HistoryBytes < 0 || o.HistoryBytes > o.QuotaBytes/historyQuotaShare:

@@ -64,6 +64,19 @@ func (m *Marks) Note(now Mark, keep Bounds) bool {
 	return true
 }
 
+// Pin has now be a mark, though none may be due, so that a clock that is about to be moved tells what was written before from what is written after. A mark
+// that is hardly older goes: there are no more of them than Note makes, by twice.
+func (m *Marks) Pin(now Mark, keep Bounds) {
+	last := len(*m) - 1
+	switch {
+	case m.Note(now, keep) || now.Revision <= (*m)[last].Revision:
+	case last > 0 && now.At-(*m)[last-1].At < keep.Age/parts && now.Bytes-(*m)[last-1].Bytes < keep.Bytes/parts:
+		(*m)[last] = now
+	default:
+		*m = append(*m, now)
+	}
+}
+
 // Cut forgets the marks of changes that are too old or too many. It returns the revision up to which to compact, or 0 if there's
 // nothing to compact.
 func (m *Marks) Cut(now Mark, keep Bounds) storage.Revision {
