@@ -30,6 +30,9 @@ type Duty struct {
 type duties struct {
 	queued[chore]
 	all []Duty
+
+	mu   sync.Mutex  // guards what follows, before the queue's
+	next []time.Time // when each is to be done again by a clock that stands still; empty by the machine's, and while no term runs
 }
 
 // chore is one key of a Duty, by its place in the list.
@@ -67,12 +70,63 @@ func (d *duties) due(duty int, keys []string) {
 func (d *duties) run(ctx context.Context) {
 	var ticking sync.WaitGroup
 	defer ticking.Wait()
+	if d.controllers.clock.Stands() {
+		ticking.Go(func() { d.follow(ctx) })
+		d.queue.run(ctx)
+		return
+	}
 	for i := range d.all {
 		if d.all[i].Every > 0 {
 			ticking.Go(func() { d.tick(ctx, i) })
 		}
 	}
 	d.queue.run(ctx)
+}
+
+// follow has the duties done again when the clock has been moved as far.
+func (d *duties) follow(ctx context.Context) {
+	c := d.controllers.clock
+	d.mu.Lock()
+	d.next = make([]time.Time, len(d.all))
+	for i := range d.all {
+		d.next[i] = c.Now().Add(d.all[i].Every)
+	}
+	d.mu.Unlock()
+	for {
+		moved := c.Moved()
+		d.mu.Lock()
+		for _, i := range d.overdueLocked() {
+			d.due(i, d.all[i].Keys)
+			d.next[i] = c.Now().Add(d.all[i].Every)
+		}
+		d.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			d.mu.Lock()
+			d.next = nil
+			d.mu.Unlock()
+			return
+		}
+	}
+}
+
+// overdueLocked returns the duties that a clock that stands still has come to, and that aren't queued yet.
+func (d *duties) overdueLocked() (all []int) {
+	for i, at := range d.next {
+		if d.all[i].Every > 0 && !at.After(d.controllers.clock.Now()) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// idle tells whether nothing is due.
+func (d *duties) idle() bool {
+	d.mu.Lock()
+	overdue := d.overdueLocked()
+	d.mu.Unlock()
+	return len(overdue) == 0 && d.queue.idle()
 }
 
 // tick has a duty done again and again.

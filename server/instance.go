@@ -34,7 +34,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
 	"github.com/apiserver-lite/apiserver-lite/server/manifests"
 	"github.com/apiserver-lite/apiserver-lite/server/metrics"
-	"github.com/apiserver-lite/apiserver-lite/server/recheck"
 	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/server/resets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -283,9 +282,10 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	ctx = context.WithoutCancel(ctx)
 	background, stop := context.WithCancel(ctx)
 	in.loops.stop = stop
-	in.sweeper = new(watchstream.Sweeper)
+	in.sweeper = &watchstream.Sweeper{Clock: in.content.clock.Fake()}
 	handler := newHandler(in, s, identity)
 	in.handler = handler
+	again := in.newRecheck(handler, s.tests.timeouts.recheck)
 	secure, shown := s.TLS.Serving(certificate, s.Access.NeedsTLS(), in.log)
 	in.port.Serve(ctx, handler, secure, in.loops.failed)
 	in.loops.background.Go(func() { s.TLS.Rotate(background, shown, in.log) })
@@ -311,10 +311,6 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	}
 	if in.rights.may != nil {
 		in.loops.background.Go(func() { in.rights.may.Run(background) })
-	}
-	again := recheck.Recheck{Watches: handler.watches, May: in.rights.may, Fresh: in.registry.Fresh, Every: s.tests.timeouts.recheck, Log: in.log}
-	if identity.on {
-		again.Access = in.rights.access
 	}
 	in.loops.background.Go(func() { again.Run(background) })
 	in.loops.background.Go(func() { in.backing.keys.Run(background, in.backing.store, in.cacher) })

@@ -45,7 +45,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		state:     state{in.ready.Load, in.checks()},
 		quiescent: in.controllers.Quiescent,
-		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup, faults: faults.New(s.API.Faults, in.versions(), in.log), clock: in.newClock()},
+		besides:   besides{console: !s.Serving.NoConsole, snapshots: in.content.snapshots, backup: in.backing.backup, faults: faults.New(s.API.Faults, in.versions(), in.log), clock: in.newClock(open)},
 
 		aggregator: in.aggregator,
 	}

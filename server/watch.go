@@ -75,7 +75,7 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	if err != nil {
 		return err
 	}
-	options.Sweeper = h.sweeper
+	options.Sweeper, options.Begun = h.sweeper, h.sweeper.Now()
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
 	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: faults.Source(r.Context(), source, &o.Framing.Framing, cancel), Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
 	seat, err := h.enterWatches(w, len(o.targets))

@@ -91,6 +91,8 @@ type Options struct {
 	Timeout time.Duration
 	// Sweeper wakes the stream for bookmarks and for its end. Defaults to timers of its own.
 	Sweeper *Sweeper
+	// Begun is when the client could know that the stream begins, by the Sweeper's clock. Defaults to the call of Serve.
+	Begun time.Time
 }
 
 // stream is one Serve.
@@ -98,9 +100,10 @@ type stream struct {
 	Options
 	src      Source
 	sink     Sink
-	deadline time.Time // zero for none
-	bookmark time.Time // when the next one is due; zero for none
-	alarm    alarm     // for the earlier of the two
+	deadline time.Time       // zero for none, and if the clock stands still
+	end      <-chan struct{} // closed at the deadline if the clock stands still; else nil
+	bookmark time.Time       // when the next one is due; zero for none
+	alarm    alarm           // for the earlier of the two
 
 	owesInitialEnd bool // the bookmark that ends the initial state is still to come
 }
@@ -117,14 +120,22 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	defer src.Close()
 	s := stream{Options: o, src: src, sink: sink, owesInitialEnd: o.InitialEnd && o.Bookmarks}
 	defer func() { s.Sweeper.stop(s.alarm) }()
-	now := time.Now()
-	if o.Timeout > 0 {
-		s.deadline = now.Add(min(o.Timeout, maxTimeout))
+	now := o.Begun
+	if now.IsZero() {
+		now = s.Sweeper.Now()
+	}
+	switch timeout := min(o.Timeout, maxTimeout); {
+	case timeout > 0 && s.Sweeper.stands():
+		timer := (*Sweeper)(nil).set(time.Now().Add(timeout))
+		defer (*Sweeper)(nil).stop(timer)
+		s.end = timer.due
+	case timeout > 0:
+		s.deadline = now.Add(timeout)
 	}
 	s.schedule(now)
 	for {
 		wait, err := s.forward(ctx)
-		now := time.Now()
+		now := s.Sweeper.Now()
 		switch {
 		case ctx.Err() != nil:
 			return s.leave(ctx)
@@ -144,6 +155,7 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 		select {
 		case <-ctx.Done():
 		case <-wait:
+		case <-s.end: // likewise
 		case <-s.alarm.due: // ask the source once more first: a bookmark should say its newest revision
 		}
 	}
@@ -212,23 +224,30 @@ func (s *stream) due() time.Time {
 // setAlarm sets the alarm for what is due next. While that doesn't change, the alarm stays.
 func (s *stream) setAlarm() {
 	if due := s.due(); !due.Equal(s.alarm.at) {
-		s.Sweeper.stop(s.alarm)
-		s.alarm = s.Sweeper.set(due)
+		s.alarm = s.Sweeper.move(s.alarm, due)
 	}
 }
 
 // tick does what is due. It's called only when the source has just had nothing to give, so that a bookmark is
 // current and can't overtake an event.
 func (s *stream) tick(now time.Time) (over bool, err error) {
-	if !s.bookmark.IsZero() && !now.Before(s.bookmark) {
+	over = s.over(now)
+	if !s.bookmark.IsZero() && (!now.Before(s.bookmark) || over && s.end != nil) { // where time stands still, the last one comes at the end
 		err = s.sendBookmark()
 		s.schedule(now)
 	}
-	return s.over(now), err
+	return over, err
 }
 
 // over tells whether the deadline has passed.
-func (s *stream) over(now time.Time) bool { return !s.deadline.IsZero() && !now.Before(s.deadline) }
+func (s *stream) over(now time.Time) bool {
+	select {
+	case <-s.end:
+		return true
+	default:
+		return !s.deadline.IsZero() && !now.Before(s.deadline)
+	}
+}
 
 func (s *stream) sendBookmark() error {
 	buf := s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom))

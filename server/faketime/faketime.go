@@ -64,6 +64,13 @@ func New(c *clock.Clock, longest time.Duration, log *slog.Logger, steps ...Step)
 	return &Clock{clock: c, steps: steps, longest: longest, turn: make(chan struct{}, 1)}
 }
 
+// Then adds a step, before anybody asks.
+func (c *Clock) Then(s Step) {
+	if c != nil {
+		c.steps = append(c.steps, s)
+	}
+}
+
 // page is the answer.
 type page struct {
 	Time time.Time `json:"time"`

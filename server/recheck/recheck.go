@@ -57,14 +57,15 @@ func (c *Recheck) Run(ctx context.Context) {
 		return
 	}
 	_ = wait.PollUntilContextCancel(ctx, cmp.Or(c.Every, Interval), false, func(ctx context.Context) (bool, error) {
-		c.all(ctx)
+		_ = c.All(ctx) // the next round finds out what this one couldn't
 		return false, nil
 	})
 }
 
-// all looks at all open watches once. What a user may do is decided from memory, unless webhooks decide. Whether a credential counts may take the
-// store, so each is looked at once, however many watches it has opened, and what the store has acknowledged is waited for once.
-func (c *Recheck) all(ctx context.Context) {
+// All looks at all open watches once. What a user may do is decided from memory, unless webhooks decide. Whether a credential counts may take the
+// store, so each is looked at once, however many watches it has opened, and what the store has acknowledged is waited for once. The error
+// is the store's, which doesn't answer, so that nobody can tell.
+func (c *Recheck) All(ctx context.Context) error {
 	byCredential := map[access.CredentialKey][]*watches.Watch{}
 	rights, cancel := context.WithTimeout(ctx, roundTime)
 	defer cancel()
@@ -79,7 +80,7 @@ func (c *Recheck) all(ctx context.Context) {
 	}
 	fresh, err := c.Fresh(ctx)
 	if err != nil {
-		return // the store doesn't answer, so nobody can tell: the next round will
+		return err
 	}
 	fresh, cancel = context.WithTimeout(fresh, roundTime)
 	defer cancel()
@@ -91,6 +92,7 @@ func (c *Recheck) all(ctx context.Context) {
 			w.Cancel(watchstream.ErrRevoked)
 		}
 	}
+	return nil
 }
 
 // mayStill tells whether a watch's user has the right to it, and whoever has impersonated him the right to that. What nobody can tell counts as it did.

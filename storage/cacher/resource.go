@@ -302,6 +302,16 @@ func (r *Resource) trimLog(bytes int64) {
 	r.log.shrink()
 }
 
+// trimLogTo forgets the events up to a revision.
+func (r *Resource) trimLogTo(rev storage.Revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.log.low < r.log.next && r.log.at(r.log.low).rev <= rev {
+		r.log.evict()
+	}
+	r.log.shrink()
+}
+
 // EndWatches ends every open watch of the resource cleanly, because its definition changed or went away. The feed
 // must have reached the revision last. Each watch still gives the events up to it, however slow it is, and none after
 // it, because later events may be of another definition.

@@ -258,6 +258,14 @@ func (k *kept) drop() {
 	k.count.Store(0)
 }
 
+// dropBefore drops the snapshots that aren't valid at a revision any more, nor later.
+func (k *kept) dropBefore(rev storage.Revision) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = slices.DeleteFunc(k.list, func(s keptSnapshot) bool { return s.last < rev })
+	k.count.Store(int64(len(k.list)))
+}
+
 func (k *kept) trimLocked() {
 	if over := len(k.list) - k.bounds.keptSnapshots; over > 0 {
 		k.list = slices.Delete(k.list, 0, over)

@@ -42,3 +42,12 @@ func (c *Cacher) addFrames(bytes int64) {
 	c.trimLogs()
 	c.stretches.trim()
 }
+
+// TrimToHistory forgets what memory has of the time before Oldest, so that it gives no more than history does. Usually it may: what it has costs nobody
+// anything. It's for clocks that are moved, by whose time history is gone. A watch that hasn't taken what it forgets expires.
+func (c *Cacher) TrimToHistory() {
+	oldest := c.Oldest()
+	c.each(func(r *Resource) { r.trimLogTo(oldest) })
+	c.kept.dropBefore(oldest)
+	c.stretches.drop()
+}
