@@ -175,7 +175,7 @@ func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrati
 			return
 		}
 		was := isAvailable(s)
-		found.LastTransitionTime = metav1.Now()
+		found.LastTransitionTime = metav1.NewTime(a.registry.Clock.Now())
 		apiservicehelper.SetAPIServiceCondition(s, found)
 		if counted = ""; was && !isAvailable(s) {
 			counted = found.Reason

@@ -133,7 +133,7 @@ func (m *migrations) say(ctx context.Context, e *registry.Endpoint, of *storagem
 				now.Status.ResourceVersion = version
 			}
 			for _, c := range conditions {
-				c.Status = metav1.ConditionTrue
+				c.Status, c.LastTransitionTime = metav1.ConditionTrue, metav1.NewTime(m.controllers.clock.Now())
 				meta.SetStatusCondition(&now.Status.Conditions, c)
 			}
 		})

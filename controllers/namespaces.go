@@ -76,7 +76,7 @@ func (n *namespaces) work(ctx context.Context, served *registry.Catalog, name st
 	}
 	_, err = n.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		return writes.AmendNamespace(ctx, n.controllers.registry, name, ns.UID, func(ns *corev1.Namespace) {
-			setConditions(&ns.Status, left)
+			setConditions(&ns.Status, left, metav1.NewTime(n.controllers.clock.Now()))
 			if left.whole() {
 				ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 			}
@@ -112,7 +112,7 @@ var conditionTypes = []corev1.NamespaceCondition{
 }
 
 // setConditions makes a namespace's conditions say what is left in it. Discovery can't fail here, as it's in the process.
-func setConditions(s *corev1.NamespaceStatus, left *remains) {
+func setConditions(s *corev1.NamespaceStatus, left *remains, now metav1.Time) {
 	failures := left.failures()
 	var objects, finalizers []string
 	for e, n := range left.objects {
@@ -135,13 +135,13 @@ func setConditions(s *corev1.NamespaceStatus, left *remains) {
 			slices.Sort(w.what)
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, w.reason, w.message+strings.Join(w.what, ", ")
 		}
+		c.LastTransitionTime = now
 		setCondition(s, c)
 	}
 }
 
-// setCondition adds a condition, or changes the one of its type. The time is when the status changed last.
+// setCondition adds a condition, or changes the one of its type. Its time stays while its status does.
 func setCondition(s *corev1.NamespaceStatus, c corev1.NamespaceCondition) {
-	c.LastTransitionTime = metav1.Now()
 	i := slices.IndexFunc(s.Conditions, func(old corev1.NamespaceCondition) bool { return old.Type == c.Type })
 	if i < 0 {
 		s.Conditions = append(s.Conditions, c)

@@ -189,7 +189,7 @@ func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, na
 // what the objects take and that with the charges: a count of both would refuse the next request that there's room for.
 func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQuota, taken quota.Usage) (corev1.ResourceQuotaStatus, error) {
 	status := corev1.ResourceQuotaStatus{Hard: rq.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
-	eval := quota.NewEvaluator(served.Cached)
+	eval := quota.NewEvaluator(served.Cached, q.controllers.clock.Now)
 	counted, usage := map[schema.GroupResource]bool{}, quota.Usage{}
 	for name := range rq.Spec.Hard {
 		for _, of := range quota.Resources(name) {

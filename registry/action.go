@@ -13,6 +13,7 @@ type Action struct {
 	Target
 	// Sent is what the client has sent: what the Subresource's New has made.
 	Sent   any
+	Now    metav1.Time // when it was asked
 	DryRun bool
 	Acted
 }

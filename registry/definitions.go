@@ -83,7 +83,7 @@ func newDefinitions(r *Registry) *definitions {
 			return crd.Warnings(obj, old)
 		},
 		Deletion: Deletion[*crd.Definition]{
-			Deleting: crd.MarkDeleted,
+			Deleting: func(obj *crd.Definition) { crd.MarkDeleted(obj, r.Now()) },
 			// As in kube-apiserver, which doesn't look at the policy when the deletion of a definition begins.
 			Policy: func(*metav1.DeleteOptions) metav1.DeletionPropagation { return "" },
 		},
@@ -128,7 +128,9 @@ func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
 }
 
 // complete does at once what kube-apiserver's controllers do after the write of a definition was answered. writing is held.
-func (d *definitions) complete(obj *crd.Definition) { crd.SetStatus(obj, d.taken(obj)) }
+func (d *definitions) complete(obj *crd.Definition) {
+	crd.SetStatus(obj, d.taken(obj), d.registry.Now())
+}
 
 // taken returns the names that others have in a definition's group: other definitions, and Go types.
 func (d *definitions) taken(obj *crd.Definition) *crd.Names {
@@ -372,6 +374,7 @@ func (e *Endpoint) equip(v *apiextensionsv1.CustomResourceDefinitionVersion, old
 		e.Schema, e.Managers = schema.New(v.Schema.OpenAPIV3Schema), NewManagers(e)
 		e.View = &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind}
 		e.Forms = form.New(form.ColumnsOf(v))
+		e.Forms.Clock = e.Res.Registry.Clock
 	}
 	e.Whole = form.NewWhole(e.View, e.View, e.ListKind)
 	e.seal()

@@ -38,7 +38,9 @@ func (m *managers) Of(subresource string) *managed.Manager {
 		if m.made == nil {
 			m.made = map[string]*managed.Manager{}
 		}
-		m.made[subresource] = m.endpoint.newManager(subresource)
+		made := m.endpoint.newManager(subresource)
+		made.Clock = m.endpoint.Res.Registry.Clock
+		m.made[subresource] = made
 	}
 	return m.made[subresource]
 }
@@ -52,6 +54,7 @@ func (m *managers) Scales() *managed.Manager {
 	defer m.mu.Unlock()
 	if m.scale == nil {
 		m.scale = managerOf(ScaleKind, AtScale, &autoscalingv1.Scale{})
+		m.scale.Clock = m.endpoint.Res.Registry.Clock
 	}
 	return m.scale
 }

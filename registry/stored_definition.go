@@ -62,5 +62,10 @@ func (d *StoredDefinition) Complete(obj *crd.Definition) { d.of.complete(obj) }
 // any more.
 func (d *StoredDefinition) EndWatches() { d.def.res.Cache.EndWatches(d.of.registry.Cacher.Position()) }
 
+// Hold notes that finalizers hold some of the definition's objects.
+func (d *StoredDefinition) Hold(obj *crd.Definition) { crd.Wait(obj, d.of.registry.Now()) }
+
 // Release lets a definition go whose objects are gone.
-func (d *StoredDefinition) Release(obj *crd.Definition) { crd.Release(obj, d.of.shadowed(d.def.res)) }
+func (d *StoredDefinition) Release(obj *crd.Definition) {
+	crd.Release(obj, d.of.shadowed(d.def.res), d.of.registry.Now())
+}

@@ -245,6 +245,7 @@ func (t *Type) endpoint(res *Resource) *Endpoint {
 	e.View = &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind, Conversion: conversion}
 	e.Whole = form.NewWhole(e.View, &kube.View{APIVersion: e.APIVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
 	e.Forms = form.NewLazy(t.Columns, t.HiddenAnnotation)
+	e.Forms.Clock = e.Res.Registry.Clock
 	e.Messages = e.newMessages()
 	return e
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -357,4 +359,90 @@ func TestClockAtOnce(t *testing.T) {
 			t.Errorf("%s is there, created at %v, at %v", o.Name, o.CreationTimestamp, s.Now())
 		}
 	}
+}
+
+// TestClockTimes: what the server writes into objects has the time of the clock, and ages are by it.
+func TestClockTimes(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.FakeClock, func(s *server.Server) {
+		s.API.Builtin, s.API.ManagedFieldsAlways = builtin.All, true
+	})
+	const pods, jobs = "/api/v1/namespaces/default/pods", "/apis/batch/v1/namespaces/default/jobs"
+	begin := s.Advance(1000 * time.Hour)
+	at := func(hours int) string { return begin.Add(time.Duration(hours) * time.Hour).Format(time.RFC3339) }
+	s.PostYAML(definitionsPath, widgets)
+	s.PostYAML("/api/v1/namespaces", `metadata: {name: shop, finalizers: [example.com/x]}`)
+	s.PostYAML("/api/v1/persistentvolumes", `{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"hostPath":{"path":"/x"}}}`)
+	s.PostYAML(pods, `{"metadata":{"name":"p"},"spec":{"schedulingGates":[{"name":"example.com/g"}],"containers":[{"name":"c","image":"i"}]}}`)
+	s.PostYAML(pods, `{"metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	s.PostYAML("/apis/apiregistration.k8s.io/v1/apiservices", `{"metadata":{"name":"v1.example.org"},"spec":{"group":"example.org","version":"v1","groupPriorityMinimum":1,"versionPriority":1}}`)
+	s.PostYAML("/apis/resource.k8s.io/v1/devicetaintrules", `{"metadata":{"name":"r"},"spec":{"deviceSelector":{"driver":"d"},"taint":{"key":"k","effect":"NoSchedule"}}}`)
+	s.PostYAML(jobs, `{"metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`)
+	change := func(method, path, body, media string) {
+		t.Helper()
+		if res, answer := s.Do(method, path, body, "Content-Type", media); res.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s %s", method, path, res.Status, answer)
+		}
+	}
+	const merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
+	change("PATCH", jobs+"/j/status", `{"status":{"startTime":"`+at(0)+`"}}`, merge)
+	change("PATCH", configMapsPath+"/a?fieldManager=first", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"1"}}`, apply)
+	s.Advance(time.Hour)
+	change("PATCH", configMapsPath+"/a?fieldManager=second", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"b":"1"}}`, apply)
+	change("PATCH", configMapsPath+"/a?fieldManager=third", `{"data":{"c":"1"}}`, merge)
+	change("DELETE", "/api/v1/namespaces/shop", "", "application/json")
+	change("POST", pods+"/q/binding", `{"metadata":{"name":"q"},"target":{"name":"n"}}`, "application/json")
+	s.Quiescent()
+	s.Advance(time.Hour)
+	for _, tc := range []struct{ name, path, field, want string }{
+		{"a definition's condition", definitionsPath + "/widgets.example.com", "status.conditions.#.lastTransitionTime", at(0) + " " + at(0)},
+		{"a deletion", "/api/v1/namespaces/shop", "metadata.deletionTimestamp", at(1)},
+		{"a namespace's conditions", "/api/v1/namespaces/shop", "status.conditions.0.lastTransitionTime", at(1)},
+		{"a volume's phase", "/api/v1/persistentvolumes/v", "status.lastPhaseTransitionTime", at(0)},
+		{"a gated pod", pods + "/p", "status.conditions.0.lastTransitionTime", at(0)},
+		{"a bound pod", pods + "/q", "status.conditions.0.lastTransitionTime", at(1)},
+		{"an APIService", "/apis/apiregistration.k8s.io/v1/apiservices/v1.example.org", "status.conditions.0.lastTransitionTime", at(0)},
+		{"a taint", "/apis/resource.k8s.io/v1/devicetaintrules/r", "spec.taint.timeAdded", at(0)},
+		{"who set what", configMapsPath + "/a", "metadata.managedFields.#.time", at(0) + " " + at(1) + " " + at(1)},
+		{"who created it", pods + "/p", "metadata.managedFields.#.time", at(0)},
+	} {
+		if got := fieldOf(decode[any](t, s.Get(tc.path)), strings.Split(tc.field, ".")); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+	for _, tc := range []struct{ path, want string }{
+		{pods + "/p", `"SchedulingGated","0","120m"`},
+		{jobs + "/j", `"0/1","120m","120m"`},
+		{"/api/v1/namespaces/shop", `"Terminating","120m"`},
+		{definitionsPath + "/widgets.example.com", `"` + at(0) + `"`},
+	} {
+		if _, table := s.Do("GET", tc.path, "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"); !strings.Contains(table, tc.want) {
+			t.Errorf("%s: want %s in %s", tc.path, tc.want, table)
+		}
+	}
+	review := s.PostYAML("/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`)
+	if got := fieldOf(decode[any](t, review), []string{"metadata", "creationTimestamp"}); got != at(2) {
+		t.Errorf("a review is of %s, want %s", got, at(2))
+	}
+}
+
+// fieldOf returns what is at a path of an object: # stands for all elements of a list, with spaces between them.
+func fieldOf(value any, path []string) string {
+	if len(path) == 0 {
+		return fmt.Sprint(value)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return fieldOf(v[path[0]], path[1:])
+	case []any:
+		if i, err := strconv.Atoi(path[0]); err == nil && i < len(v) {
+			return fieldOf(v[i], path[1:])
+		}
+		var all []string
+		for _, e := range v {
+			all = append(all, fieldOf(e, path[1:]))
+		}
+		return strings.Join(all, " ")
+	}
+	return ""
 }

@@ -135,7 +135,7 @@ func (m *maker) serviceCIDR(ctx context.Context, served *registry.Catalog, _ str
 	}
 	condition := map[string]any{
 		"type": networkingv1.ServiceCIDRConditionReady, "status": string(metav1.ConditionTrue), "message": "Kubernetes default Service CIDR is ready",
-		"lastTransitionTime": metav1.Now().ToUnstructured(),
+		"lastTransitionTime": m.Registry.Now().ToUnstructured(),
 	}
 	rev, err := writes.Of(e).Report(ctx, "", ownName, have.UID, cidrManager, map[string]any{"conditions": []any{condition}})
 	return max(made, rev), err

@@ -159,6 +159,6 @@ func (m *maker) tracking(ctx context.Context, served *registry.Catalog, _ string
 		}
 		maps.Copy(data, have.Data)
 	}
-	data[since] = time.Now().UTC().Format(sinceFormat)
+	data[since] = m.Registry.Now().Format(sinceFormat)
 	return write(ctx, e, have, trackingMap, data)
 }

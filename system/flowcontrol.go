@@ -186,7 +186,7 @@ func (m *maker) flowStatus(ctx context.Context, served *registry.Catalog, _ stri
 		}
 		condition := map[string]any{
 			"type": string(want.Type), "status": string(want.Status), "reason": want.Reason, "message": want.Message,
-			"lastTransitionTime": metav1.Now().ToUnstructured(),
+			"lastTransitionTime": m.Registry.Now().ToUnstructured(),
 		}
 		wrote, failed := writes.Of(schemas).Report(ctx, "", s.Name, s.UID, flowConsumer, map[string]any{"conditions": []any{condition}})
 		if errors.Is(failed, storage.ErrNotFound) {

@@ -71,7 +71,7 @@ func (m *maker) lease(ctx context.Context, served *registry.Catalog, _ string) (
 
 // renew makes a Lease count from now.
 func (m *maker) renew(l *coordinationv1.Lease) {
-	now, seconds, holder := metav1.NowMicro(), int32(leaseSeconds), m.identity.holder
+	now, seconds, holder := metav1.NewMicroTime(m.Registry.Clock.Now()), int32(leaseSeconds), m.identity.holder
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &now
 	metav1.SetMetaDataLabel(&l.ObjectMeta, identityLabel, Manager)
 	metav1.SetMetaDataLabel(&l.ObjectMeta, corev1.LabelHostname, m.identity.hostname)
@@ -92,7 +92,7 @@ func (m *maker) sweepLeases(ctx context.Context, served *registry.Catalog, _ str
 	}
 	for o := range e.Cache().Snapshot().All(in) {
 		l := decoded[coordinationv1.Lease](o)
-		if l == nil || l.Labels[identityLabel] != Manager || !expired(l) {
+		if l == nil || l.Labels[identityLabel] != Manager || !expired(l, m.Registry.Clock.Now()) {
 			continue
 		}
 		removed, err := remove(ctx, e, l)
@@ -104,7 +104,7 @@ func (m *maker) sweepLeases(ctx context.Context, served *registry.Catalog, _ str
 	return rev, nil
 }
 
-func expired(l *coordinationv1.Lease) bool {
+func expired(l *coordinationv1.Lease, now time.Time) bool {
 	s := &l.Spec
-	return s.RenewTime == nil || s.LeaseDurationSeconds == nil || s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second).Before(time.Now())
+	return s.RenewTime == nil || s.LeaseDurationSeconds == nil || s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second).Before(now)
 }

@@ -108,7 +108,7 @@ type charge struct {
 func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 	of := r.Resource.GroupResource()
 	served := q.registry.Catalog()
-	quotas, eval := served.Prefix(quotasPrefix), quota.NewEvaluator(served.Cached)
+	quotas, eval := served.Prefix(quotasPrefix), quota.NewEvaluator(served.Cached, q.registry.Clock.Now)
 	in, err := quotasPrefix.Namespace(r.Namespace)
 	if err != nil || quotas == nil {
 		return nil, err

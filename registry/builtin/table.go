@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/capacity"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/certificates"
@@ -99,16 +100,20 @@ func Register(r *registry.Registry, o Options) {
 func core(r *registry.Registry, o Options) []registry.Type {
 	return slices.Concat(
 		configs.Kinds(), events.Kinds(o.EventTTL), controlplane.Leases(),
-		rights.Kinds(rights.Options{Authorizer: o.Authorizer, PrepareToken: o.PrepareToken, IssueToken: o.IssueToken, ReviewToken: o.ReviewToken}),
+		rights.Kinds(rights.Options{Authorizer: o.Authorizer, PrepareToken: o.PrepareToken, IssueToken: o.IssueToken, ReviewToken: o.ReviewToken, Clock: r.Clock}),
 		hooks.Kinds(r, o.Authorizer, o.CheckPolicies),
 	)
 }
 
-// data are the kinds that are stored and shown, and that nothing acts on.
+// data are the kinds that are stored and shown, and that nothing acts on. Without a registry they can only be looked at.
 func data(r *registry.Registry, o Options, a *network.Allocator) []registry.Type {
+	var c *clock.Clock
+	if r != nil {
+		c = r.Clock
+	}
 	return slices.Concat(
-		pods.Kinds(), workloads.Kinds(), network.Kinds(a), volumes.Kinds(), capacity.Kinds(),
-		certificates.Kinds(o.Authorizer), devices.Kinds(r, o.Authorizer), controlplane.Kinds(),
+		pods.Kinds(c), workloads.Kinds(), network.Kinds(a), volumes.Kinds(c), capacity.Kinds(),
+		certificates.Kinds(o.Authorizer, c), devices.Kinds(r, o.Authorizer, c), controlplane.Kinds(c),
 	)
 }
 

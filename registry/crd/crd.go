@@ -234,27 +234,27 @@ func NoteStored(d *Definition) {
 // SetStatus does what kube-apiserver's controllers do after a definition was written. It gives the definition the names that
 // it asks for and that are free, and sets the conditions that follow. taken are the names that others have. A definition that
 // has its names is left as it is. One that is Established stays so, with the names it has.
-func SetStatus(d *Definition, taken *Names) {
+func SetStatus(d *Definition, taken *Names, now metav1.Time) {
 	if !Accepted(d) {
-		setCondition(d, accept(d, taken))
+		setCondition(d, now, accept(d, taken))
 		if !Established(d) {
-			setCondition(d, apiextensionsv1.CustomResourceDefinitionCondition{
+			setCondition(d, now, apiextensionsv1.CustomResourceDefinitionCondition{
 				Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
 				Reason: "NotAccepted", Message: "not all names are accepted",
 			})
 		}
 	}
 	if apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) && !Established(d) {
-		setCondition(d, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(d, now, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
 			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
 		})
 	}
 	if apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
-		setCondition(d, approval(d))
+		setCondition(d, now, approval(d))
 	}
 	if d.DeletionTimestamp != nil && slices.Contains(d.Finalizers, Finalizer) {
-		setCondition(d, terminating(InProgress))
+		setCondition(d, now, terminating(InProgress))
 	}
 }
 
@@ -342,13 +342,16 @@ func free(want, has string, taken map[string]bool) error {
 }
 
 // setCondition sets a condition. Its time moves only when its status does, in whole seconds as it's stored.
-func setCondition(d *Definition, c apiextensionsv1.CustomResourceDefinitionCondition) {
-	c.LastTransitionTime = metav1.Now().Rfc3339Copy()
+func setCondition(d *Definition, now metav1.Time, c apiextensionsv1.CustomResourceDefinitionCondition) {
+	c.LastTransitionTime = now.Rfc3339Copy()
 	if old := apihelpers.FindCRDCondition(d, c.Type); old != nil && old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
+		if !old.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
 		c.ObservedGeneration = old.ObservedGeneration
 	}
 	apihelpers.SetCRDCondition(d, c)
+	apihelpers.FindCRDCondition(d, c.Type).LastTransitionTime = c.LastTransitionTime // which the library sets by the machine's clock
 }
 
 // Established tells whether the definition is served.
@@ -367,28 +370,28 @@ func SameSpec(a, b *Definition) bool {
 }
 
 // MarkDeleted makes a definition wait for its objects' deletion.
-func MarkDeleted(d *Definition) {
+func MarkDeleted(d *Definition, now metav1.Time) {
 	if !slices.Contains(d.Finalizers, Finalizer) {
 		d.Finalizers = append(d.Finalizers, Finalizer)
 	}
-	setCondition(d, terminating(Pending))
+	setCondition(d, now, terminating(Pending))
 }
 
 // Release lets a definition go whose objects are gone. overlaps tells that they belong to a Go type of the program.
-func Release(d *Definition, overlaps bool) {
+func Release(d *Definition, overlaps bool, now metav1.Time) {
 	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == Finalizer })
 	switch {
 	case overlaps:
-		setCondition(d, terminating(Overlapping))
+		setCondition(d, now, terminating(Overlapping))
 	case !Established(d):
-		setCondition(d, terminating(NeverServed))
+		setCondition(d, now, terminating(NeverServed))
 	default:
-		setCondition(d, terminating(Completed))
+		setCondition(d, now, terminating(Completed))
 	}
 }
 
 // Wait notes in a definition that finalizers hold some of its objects.
-func Wait(d *Definition) { setCondition(d, terminating(Waiting)) }
+func Wait(d *Definition, now metav1.Time) { setCondition(d, now, terminating(Waiting)) }
 
 // Progress is how far the deletion of a definition's objects is, as the reason of the condition Terminating.
 type Progress string

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func definition(t *testing.T, plural, kind string, short ...string) *Definition {
@@ -48,7 +49,7 @@ func TestNames(t *testing.T) {
 				Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList", ShortNames: []string{"wd"},
 			})
 			taken.Take(apiextensionsv1.CustomResourceDefinitionNames{}) // a definition that has no names yet takes none
-			SetStatus(c.d, taken)
+			SetStatus(c.d, taken, metav1.Now())
 			names := apihelpers.FindCRDCondition(c.d, apiextensionsv1.NamesAccepted)
 			if string(names.Status) != c.accepted || names.Reason != c.reason {
 				t.Errorf("NamesAccepted %+v", names)
@@ -64,7 +65,7 @@ func TestNames(t *testing.T) {
 				t.Error("Accepted or Established say otherwise")
 			}
 			again := c.d.DeepCopy()
-			SetStatus(again, taken)
+			SetStatus(again, taken, metav1.Now())
 			if !reflect.DeepEqual(again, c.d) {
 				t.Errorf("not stable:\n%+v\n%+v", again.Status, c.d.Status)
 			}
@@ -75,15 +76,15 @@ func TestNames(t *testing.T) {
 // A definition that is served keeps its names, and goes on being served, when a new one is refused.
 func TestEstablishedStays(t *testing.T) {
 	d := definition(t, "gadgets", "Gadget")
-	SetStatus(d, &Names{})
+	SetStatus(d, &Names{}, metav1.Now())
 	taken := &Names{}
 	taken.Take(apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", ShortNames: []string{"wd"}})
 	d.Spec.Names.ShortNames = []string{"wd"}
-	SetStatus(d, taken)
+	SetStatus(d, taken, metav1.Now())
 	if Accepted(d) || !Established(d) || len(d.Status.AcceptedNames.ShortNames) != 0 {
 		t.Errorf("status %+v", d.Status)
 	}
-	SetStatus(d, &Names{}) // the name is free now
+	SetStatus(d, &Names{}, metav1.Now()) // the name is free now
 	if !Accepted(d) || d.Status.AcceptedNames.ShortNames[0] != "wd" {
 		t.Errorf("status %+v", d.Status)
 	}
@@ -91,7 +92,7 @@ func TestEstablishedStays(t *testing.T) {
 
 func TestStatusSurvivesStorage(t *testing.T) {
 	d := definition(t, "gadgets", "Gadget")
-	SetStatus(d, &Names{})
+	SetStatus(d, &Names{}, metav1.Now())
 	b, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestStatusSurvivesStorage(t *testing.T) {
 	if err := json.Unmarshal(b, stored); err != nil {
 		t.Fatal(err)
 	}
-	SetStatus(stored, &Names{})
+	SetStatus(stored, &Names{}, metav1.Now())
 	again, err := json.Marshal(stored)
 	if err != nil || string(again) != string(b) {
 		t.Errorf("%v\n%s\n%s", err, b, again)
@@ -111,7 +112,7 @@ func TestValidate(t *testing.T) {
 	ctx := context.Background()
 	d := definition(t, "gadgets", "Gadget")
 	NoteStored(d)
-	SetStatus(d, &Names{})
+	SetStatus(d, &Names{}, metav1.Now())
 	before := d.DeepCopy()
 	if errs := Validate(ctx, d, nil); len(errs) > 0 {
 		t.Fatal(errs)
@@ -142,15 +143,15 @@ func TestValidate(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	d := definition(t, "gadgets", "Gadget")
 	d.Finalizers = []string{"example.com/x"}
-	MarkDeleted(d)
-	MarkDeleted(d)
+	MarkDeleted(d, metav1.Now())
+	MarkDeleted(d, metav1.Now())
 	if got := strings.Join(d.Finalizers, ","); got != "example.com/x,"+Finalizer {
 		t.Errorf("finalizers %s", got)
 	}
 	at := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating).LastTransitionTime
 	at.Time = at.Add(-1e9)
 	apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating).LastTransitionTime = at
-	Wait(d)
+	Wait(d, metav1.Now())
 	c := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating)
 	if c.Status != apiextensionsv1.ConditionTrue || c.Reason != "InstanceDeletionCheck" || !c.LastTransitionTime.Equal(&at) {
 		t.Errorf("condition %+v", c)

@@ -3,12 +3,14 @@ package form
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -22,7 +24,7 @@ type Column struct {
 	Priority    int32  // above 0: shown by kubectl get -o wide only
 	JSONPath    string // of the value, as ".spec.color"; of several it's the first
 	// Cell, if set, computes what is shown for the value, or without a JSONPath for the object: a string,
-	// bool, int64 or float64, or nil for nothing. It must not change what it's given.
+	// bool, int64 or float64, an Ago, or nil for nothing. It must not change what it's given.
 	Cell func(value any) any
 	// IsName is set for a column of the name whose Format doesn't say so.
 	IsName bool
@@ -165,8 +167,27 @@ func cellOf(value any, typ string) any {
 	return nil
 }
 
-// Elapsed shows a time (RFC 3339, in a string) as an age, such as "5m": kubectl prints what the server says. It's
-// "<invalid>" for another string, and nil for what isn't one.
+// Ago is a cell that shows how long ago something was, as "5m", by the clock of whoever writes the row.
+type Ago struct {
+	At     time.Time
+	Format string // of fmt, with one string in it; "" for that alone
+}
+
+// Said returns what a cell shows: the text of an Ago, and others as they are.
+func Said(cell any, now func() time.Time) any {
+	ago, ok := cell.(Ago)
+	if !ok {
+		return cell
+	}
+	text := duration.HumanDuration(now().Sub(ago.At))
+	if ago.Format == "" {
+		return text
+	}
+	return fmt.Sprintf(ago.Format, text)
+}
+
+// Elapsed shows a time (RFC 3339, in a string) as an age, an Ago: kubectl prints what the server says. It's
+// "<invalid>" for another string, "<unknown>" for an empty one, and nil for what isn't one.
 func Elapsed(value any) any {
 	text, ok := value.(string)
 	if !ok {
@@ -176,5 +197,8 @@ func Elapsed(value any) any {
 	if err := t.UnmarshalQueryParameter(text); err != nil {
 		return "<invalid>"
 	}
-	return metatable.ConvertToHumanReadableDateType(t)
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return Ago{At: t.Time}
 }

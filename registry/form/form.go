@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -102,6 +103,9 @@ func protobuf(of *kube.View, e *kube.Encoding, listKind string) *Shown {
 // Forms are the other forms of one endpoint's objects. Watchers with one *View share what is encoded for them, so
 // there is one Shown of each form, made when it's first asked for. Safe for concurrent use.
 type Forms struct {
+	// Clock is by what tables show ages. Nil is the machine's. Nobody sets it after the first Get.
+	Clock *clock.Clock
+
 	columns func() *columns // what tables show; compiled once
 	hidden  string          // an annotation that metadata alone doesn't have; "" for none
 
@@ -188,7 +192,7 @@ func (f *Forms) Get(k Key, whole *kube.View) *Shown {
 		const partials = string(MetadataOnly) + "List"
 		switch {
 		case k.Kind == Table:
-			t := &table{columns: columns, apiVersion: k.APIVersion(), include: k.Include, link: k.Link, whole: whole, partial: partial}
+			t := &table{columns: columns, clock: f.Clock, apiVersion: k.APIVersion(), include: k.Include, link: k.Link, whole: whole, partial: partial}
 			s = t.shown()
 		case k.Encoding == Protobuf:
 			s = protobuf(partial, messages, partials)

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -14,6 +15,7 @@ import (
 // table shows objects as rows of a Table. Immutable.
 type table struct {
 	*columns
+	clock          *clock.Clock
 	apiVersion     string
 	include        metav1.IncludeObjectPolicy // what comes with a row
 	link           string                     // as in Form
@@ -82,7 +84,7 @@ func (t *table) appendRow(dst []byte, o *kube.Object) []byte {
 		if i > 0 || t.nameFirst {
 			dst = append(dst, ',')
 		}
-		dst = appendCell(dst, cell(object))
+		dst = appendCell(dst, Said(cell(object), t.clock.Now))
 	}
 	dst = append(dst, `],"object":`...)
 	switch {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
@@ -54,6 +55,9 @@ const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 // Manager merges the objects of one kind, in one version and through one subresource, and records who set what.
 // It's safe for concurrent use.
 type Manager struct {
+	// Clock has the times that are recorded. Nil is the machine's. Nobody sets it after the first use.
+	Clock *clock.Clock
+
 	gvk         schema.GroupVersionKind
 	apiVersion  string
 	subresource string
@@ -166,6 +170,7 @@ func (m *Manager) Apply(live, applied map[string]any, manager string, force bool
 		return nil, m.fail(err)
 	}
 	result := merged.(*object)
+	m.stamp(result.managed, before.entries)
 	next := withManaged(copyTree(result.Object).(map[string]any), before.treeOf(result.managed))
 	KeepTimes(live, next)
 	return next, nil
@@ -297,7 +302,23 @@ func (m *Manager) update(live, next map[string]any, given []any, manager string)
 	if err != nil {
 		return nil, err
 	}
-	return before.treeOf(updated.(*object).managed), nil
+	result := updated.(*object)
+	m.stamp(result.managed, before.entries, wanted.entries)
+	return before.treeOf(result.managed), nil
+}
+
+// stamp gives the entries that the library has made just now, by the machine's clock, the time of a clock that stands still.
+func (m *Manager) stamp(made []metav1.ManagedFieldsEntry, known ...[]metav1.ManagedFieldsEntry) {
+	if !m.Clock.Stands() {
+		return
+	}
+	now := metav1.NewTime(m.Clock.Now())
+	for i, e := range made {
+		had := func(o metav1.ManagedFieldsEntry) bool { return e.Time.Equal(o.Time) }
+		if !slices.ContainsFunc(slices.Concat(known...), had) {
+			made[i].Time = &now
+		}
+	}
 }
 
 // wrote reports whether all entries are of the manager's version, so that nothing has to be converted.

@@ -37,7 +37,7 @@ func (m *Manager) create(next map[string]any, manager string) ([]any, error) {
 		return m.update(m.types.empty(m.gvk), next, nil, manager)
 	}
 	if fields, ok := m.shapes.cache().Get(shape); ok {
-		now := metav1.Now()
+		now := metav1.NewTime(m.Clock.Now())
 		return []any{newEntry(&metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate,
 			APIVersion: m.apiVersion, Subresource: m.subresource, FieldsType: fieldsType, Time: &now}, fields)}, nil
 	}

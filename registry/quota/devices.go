@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -26,12 +27,15 @@ type Reader func(of schema.GroupResource, namespace, name string) iter.Seq[*kube
 // keeps what they say. It's for one request or one count, in one namespace, and not for concurrent use.
 type Evaluator struct {
 	read   Reader
+	now    func() time.Time
 	stands map[string]string         // the extended resource that a DeviceClass stands for, or "", by the class
 	owned  map[string][]*kube.Object // ResourceClaims by the uid of each of their owners
 }
 
-// NewEvaluator returns an evaluator that reads others' objects by a function.
-func NewEvaluator(read Reader) *Evaluator { return &Evaluator{read: read} }
+// NewEvaluator returns an evaluator that reads others' objects by a function, and goes by a clock.
+func NewEvaluator(read Reader, now func() time.Time) *Evaluator {
+	return &Evaluator{read: read, now: now}
+}
 
 // classes returns all DeviceClasses with the extended resource of each.
 func (e *Evaluator) classes() map[string]string {
@@ -128,7 +132,7 @@ func (e *Evaluator) usageOfOwner(claim *resourcev1.ResourceClaim) Usage {
 			return nil
 		case status == nil && !e.isFirst(claim, owner):
 			return nil
-		case counts(pod):
+		case counts(pod, e.now()):
 			return usageOfPod(pod)
 		}
 	}

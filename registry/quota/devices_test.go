@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -155,7 +156,7 @@ func TestDevices(t *testing.T) {
 				hard[name] = resource.MustParse("9")
 			}
 			for range 20 { // in whatever order maps are
-				usage, err := quota.NewEvaluator(stored.read).Of(&corev1.ResourceQuota{}, hard, quota.Devices, treeOf(t, tt.claim))
+				usage, err := quota.NewEvaluator(stored.read, time.Now).Of(&corev1.ResourceQuota{}, hard, quota.Devices, treeOf(t, tt.claim))
 				if err != nil {
 					t.Fatal(err)
 				}

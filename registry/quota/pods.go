@@ -15,14 +15,14 @@ import (
 )
 
 // counts tells whether a pod takes what it asks for: it hasn't ended, and isn't stuck in its deletion.
-func counts(pod *corev1.Pod) bool {
+func counts(pod *corev1.Pod, now time.Time) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return true
 	}
-	return !time.Now().After(pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
+	return !now.After(pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
 }
 
 // usageOfPod returns what a pod takes that hasn't ended: what it asks for or has, whatever is more, with its overhead, and up to what it may

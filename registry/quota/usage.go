@@ -171,7 +171,7 @@ func (e *Evaluator) usageOf(of schema.GroupResource, object *unstructured.Unstru
 	switch of {
 	case Pods:
 		var pod corev1.Pod
-		if err = decode(object, &pod); err == nil && counts(&pod) {
+		if err = decode(object, &pod); err == nil && counts(&pod, e.now()) {
 			usage.Add(usageOfPod(&pod))
 		}
 	case Services:

@@ -68,14 +68,14 @@ func (e Reader) ShowScale(ctx context.Context, shown *form.Shown, stored *kube.O
 		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", e.Scale.SpecReplicasPath))
 	}
 	if shown.Kind == form.Table {
-		return json.Marshal(scaleTable(s, shown.Key))
+		return json.Marshal(scaleTable(s, shown.Key, e.Res.Registry.Clock.Now))
 	}
 	return registry.EncodeApart(shown, s.TypeMeta, s)
 }
 
 // scaleTable shows a Scale as kubectl prints it.
-func scaleTable(s *autoscalingv1.Scale, k form.Key) *metav1.Table {
-	row := metav1.TableRow{Cells: []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), form.Elapsed(s.CreationTimestamp.UTC().Format(time.RFC3339))}}
+func scaleTable(s *autoscalingv1.Scale, k form.Key, now func() time.Time) *metav1.Table {
+	row := metav1.TableRow{Cells: []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), form.Said(form.Elapsed(s.CreationTimestamp.UTC().Format(time.RFC3339)), now)}}
 	switch k.Include {
 	case metav1.IncludeObject:
 		row.Object.Object = s

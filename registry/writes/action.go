@@ -83,7 +83,7 @@ func (w *write) actOn(ctx context.Context, part *registry.Subresource, sent regi
 	}
 	w.warnings = append(w.warnings, o.DropRepeatedOwners(false)...)
 	*registry.MetaOf(sent) = o.Meta
-	a := &registry.Action{Target: w.Target, Sent: sent, DryRun: w.dryRun, Acted: acted{w}}
+	a := &registry.Action{Target: w.Target, Sent: sent, Now: w.Res.Registry.Now(), DryRun: w.dryRun, Acted: acted{w}}
 	if err := w.admitSent(ctx, part, a); err != nil {
 		return registry.Result{}, err
 	}

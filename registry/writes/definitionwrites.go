@@ -20,7 +20,7 @@ func RenameDefinition(ctx context.Context, d *registry.StoredDefinition) (storag
 
 // HoldDefinition notes in a definition that finalizers hold some of its objects.
 func HoldDefinition(ctx context.Context, d *registry.StoredDefinition) (storage.Revision, error) {
-	return editDefinition(ctx, d, crd.Wait)
+	return editDefinition(ctx, d, d.Hold)
 }
 
 // ReleaseDefinition ends the watches of a definition's objects, and lets the definition go. The caches must have no objects of the definition

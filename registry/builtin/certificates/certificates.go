@@ -343,7 +343,7 @@ func validateAnchors(at *field.Path, text string) (errs field.ErrorList) {
 }
 
 // prepareRequest notes who asks for a certificate, and keeps what is asked for.
-func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource string) {
+func (s signers) prepareRequest(ctx context.Context, obj, before registry.Typed, subresource string) {
 	r := obj.(*certificatesv1.CertificateSigningRequest)
 	if old, ok := before.(*certificatesv1.CertificateSigningRequest); ok && old != nil {
 		r.Spec = old.Spec
@@ -352,7 +352,7 @@ func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource
 			keepConditions(r, old, certificatesv1.CertificateDenied)
 		}
 		if subresource != "" {
-			dateConditions(r.Status.Conditions, old.Status.Conditions)
+			dateConditions(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(s.clock.Now()))
 		}
 		return
 	}
@@ -381,8 +381,7 @@ func keepConditions(r, old *certificatesv1.CertificateSigningRequest, kind certi
 
 // dateConditions sets the times that a writer of conditions has left out: a condition that was there with the same status keeps that
 // of its transition.
-func dateConditions(conditions, old []certificatesv1.CertificateSigningRequestCondition) {
-	now := metav1.Now()
+func dateConditions(conditions, old []certificatesv1.CertificateSigningRequestCondition, now metav1.Time) {
 	for i := range conditions {
 		c := &conditions[i]
 		if c.LastUpdateTime.IsZero() {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
@@ -41,7 +42,7 @@ func (s signers) validatePodCertificate(ctx context.Context, obj, before registr
 	case subresource == "":
 		return apivalidation.ValidateImmutableField(earlierSpec(r.Spec), earlierSpec(old.Spec), field.NewPath("spec"))
 	}
-	if errs := validatePodCertificateStatus(r, old); len(errs) > 0 {
+	if errs := s.validatePodCertificateStatus(r, old); len(errs) > 0 {
 		return errs
 	}
 	return s.maySign(ctx, obj, before, subresource)
@@ -140,7 +141,7 @@ func concluded(r *certificatesv1.PodCertificateRequest) string {
 	return ""
 }
 
-func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) (errs field.ErrorList) {
+func (s signers) validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) (errs field.ErrorList) {
 	status := field.NewPath("status")
 	conditions := status.Child("conditions")
 	ends := 0
@@ -170,7 +171,7 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 	case concluded(old) != "":
 		return same(old.Status, "immutable after PodCertificateRequest is issued, denied, or failed")
 	case end == certificatesv1.PodCertificateRequestConditionTypeIssued:
-		return validateIssued(r)
+		return s.validateIssued(r)
 	case end != "":
 		return same(certificatesv1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
 	}
@@ -183,7 +184,7 @@ func refuse(at *field.Path, value any, why string) field.ErrorList {
 }
 
 // validateIssued wants a certificate for the request's key, with the times that the status says.
-func validateIssued(r *certificatesv1.PodCertificateRequest) field.ErrorList {
+func (s signers) validateIssued(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	at, chain := field.NewPath("status", "certificateChain"), r.Status.CertificateChain
 	if len(chain) > maxCertificateChain {
 		return field.ErrorList{field.TooLong(at, chain, maxCertificateChain)}
@@ -207,7 +208,7 @@ func validateIssued(r *certificatesv1.PodCertificateRequest) field.ErrorList {
 	if key, ok := stub.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
 		return append(errs, refuse(at, chain, "leaf certificate was not issued to the requested public key")...)
 	}
-	if errs = append(errs, validateLeafTimes(r, leaf, len(errs) == 0)...); len(errs) > 0 {
+	if errs = append(errs, s.validateLeafTimes(r, leaf, len(errs) == 0)...); len(errs) > 0 {
 		return errs
 	}
 	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
@@ -236,7 +237,7 @@ func validateLeafNames(leaf *x509.Certificate, at *field.Path) field.ErrorList {
 }
 
 // validateLeafTimes wants the times that the status says to be there, and if nothing else is wrong to be those of the certificate.
-func validateLeafTimes(r *certificatesv1.PodCertificateRequest, leaf *x509.Certificate, right bool) field.ErrorList {
+func (by signers) validateLeafTimes(r *certificatesv1.PodCertificateRequest, leaf *x509.Certificate, right bool) field.ErrorList {
 	status, s, c := field.NewPath("status"), &r.Status, &rules.Check{}
 	begin, end, refresh := status.Child("notBefore"), status.Child("notAfter"), status.Child("beginRefreshAt")
 	c.Lack(s.NotBefore == nil, begin, "must be present and consistent with the issued certificate")
@@ -249,7 +250,7 @@ func validateLeafTimes(r *certificatesv1.PodCertificateRequest, leaf *x509.Certi
 	switch lifetime := leaf.NotAfter.Sub(leaf.NotBefore); {
 	case !s.NotBefore.Time.Equal(leaf.NotBefore):
 		return refuse(begin, s.NotBefore.Time, "must be set to the NotBefore time encoded in the leaf certificate")
-	case time.Since(s.NotBefore.Time).Abs() >= maxClockSkew:
+	case by.clock.Since(s.NotBefore.Time).Abs() >= maxClockSkew:
 		return refuse(begin, s.NotBefore.Time, "must be set to within 5 minutes of kube-apiserver's current time")
 	case !s.NotAfter.Time.Equal(leaf.NotAfter):
 		return refuse(end, s.NotAfter.Time, "must be set to the NotAfter time encoded in the leaf certificate")
@@ -284,6 +285,7 @@ func ValidateUserAnnotations(at *field.Path, annotations map[string]string) (err
 // signers are what users may sign for.
 type signers struct {
 	authorizer authorizer.UnconditionalAuthorizer // nil: everybody may do everything
+	clock      *clock.Clock
 }
 
 // maySign asks for the verb sign on the signer of a PodCertificateRequest whose status is written. Of

@@ -118,6 +118,15 @@ func Elapsed(times ...any) any {
 	return "<unknown>"
 }
 
+// Around shows what Elapsed has returned within a format, which has one string in it.
+func Around(format string, elapsed any) any {
+	if ago, ok := elapsed.(form.Ago); ok {
+		ago.Format = format
+		return ago
+	}
+	return fmt.Sprintf(format, elapsed)
+}
+
 // Joined joins the texts that fn makes of a list's items, without the empty ones.
 func Joined(list any, separator string, fn func(item any) string) string {
 	var all []string

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
@@ -61,14 +62,16 @@ func defaultAPIService(s *apiregistrationv1.APIService) {
 }
 
 // prepareAPIService makes a new APIService without a service available: this server has what it names.
-func prepareAPIService(s, old *apiregistrationv1.APIService, _ string) {
-	if old != nil || s.Spec.Service != nil {
-		return
+func prepareAPIService(c *clock.Clock) func(s, old *apiregistrationv1.APIService, _ string) {
+	return func(s, old *apiregistrationv1.APIService, _ string) {
+		if old != nil || s.Spec.Service != nil {
+			return
+		}
+		s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+			Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Now()),
+			Reason: "Local", Message: "Local APIServices are always available",
+		}}
 	}
-	s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
-		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.Now(),
-		Reason: "Local", Message: "Local APIServices are always available",
-	}}
 }
 
 func validateAPIService(s, old *apiregistrationv1.APIService) field.ErrorList {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
@@ -35,7 +36,7 @@ const (
 )
 
 // Kinds are the lines of the table.
-func Kinds() []registry.Type {
+func Kinds(c *clock.Clock) []registry.Type {
 	return []registry.Type{
 		{Names: line.Names("", "v1", "ComponentStatus", "cs"), New: line.New[corev1.ComponentStatus], ClusterScoped: true, Unstored: registry.Unstored{Shown: components},
 			Strategy: registry.Strategy{NoGeneration: true},
@@ -48,7 +49,7 @@ func Kinds() []registry.Type {
 			Columns:  priorityLevelColumns, Default: line.Set(defaultPriorityLevel), Validate: line.Parts(validatePriorityLevel, validatePriorityLevelStatus)},
 		{Names: line.InAPIExtensions(line.Names(registrationGroup, "v1", "APIService")), New: line.New[apiregistrationv1.APIService], ClusterScoped: true, Status: true, ValidName: rules.PathSegment,
 			Strategy: registry.Strategy{NoGeneration: true, NoStatusTable: true},
-			Columns:  apiServiceColumns, Default: line.Set(defaultAPIService), Prepare: line.Prepare(prepareAPIService), Validate: line.Parts(validateAPIService, validateAPIServiceStatus)},
+			Columns:  apiServiceColumns, Default: line.Set(defaultAPIService), Prepare: line.Prepare(prepareAPIService(c)), Validate: line.Parts(validateAPIService, validateAPIServiceStatus)},
 		{Names: line.Names(migrationGroup, "v1", "StorageVersionMigration"), New: line.New[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, Columns: migrationColumns,
 			Stored: registry.Stored{In: "v1beta1"}, Strategy: registry.Strategy{NoGeneration: true}, Validate: line.Parts(validateMigration, validateMigrationStatus)},
 	}

@@ -9,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
@@ -18,8 +19,8 @@ import (
 const resourceGroup = "resource.k8s.io"
 
 // Kinds are the lines of the table.
-func Kinds(r *registry.Registry, may asker) []registry.Type {
-	o := judge{r, may}
+func Kinds(r *registry.Registry, may asker, c *clock.Clock) []registry.Type {
+	o, t := judge{r, may}, tainter{c}
 	return []registry.Type{
 		{Names: line.Names(resourceGroup, "v1", "ResourceClaim"), New: line.New[resourcev1.ResourceClaim], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, NoStatusTable: true},
@@ -29,12 +30,12 @@ func Kinds(r *registry.Registry, may asker) []registry.Type {
 			Prepare:  line.Prepare(prepareClaimTemplate), Validate: o.validateClaimTemplate},
 		{Names: line.Names(resourceGroup, "v1", "ResourceSlice"), New: line.New[resourcev1.ResourceSlice], ClusterScoped: true,
 			Strategy:  registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, Generation: line.Counted(changesResourceSlice)},
-			Selection: registry.Selection{Fields: []string{"spec.nodeName", "spec.driver", "spec.pool.name"}, Unknown: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s"}, Columns: resourceSliceColumns, Default: line.Set(defaultResourceSlice),
+			Selection: registry.Selection{Fields: []string{"spec.nodeName", "spec.driver", "spec.pool.name"}, Unknown: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s"}, Columns: resourceSliceColumns, Default: line.Set(t.defaultResourceSlice),
 			Prepare: line.Prepare(prepareSlice), Validate: line.Rules(validateResourceSlice), Warnings: line.Warnings(warnResourceSlice)},
 		{Names: line.Names(resourceGroup, "v1", "DeviceClass"), New: line.New[resourcev1.DeviceClass], ClusterScoped: true, Columns: column.TextAge, ValidName: rules.LongName,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true}, Validate: line.Rules(validateDeviceClass)},
-		{Names: line.Names(resourceGroup, "v1", "DeviceTaintRule"), New: line.New[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, Columns: taintRuleColumns, Default: line.Set(defaultTaintRule),
-			Prepare: line.Prepare(prepareTaintRule), Validate: line.Parts(validateTaintRule, validateTaintRuleStatus),
+		{Names: line.Names(resourceGroup, "v1", "DeviceTaintRule"), New: line.New[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, Columns: taintRuleColumns, Default: line.Set(t.defaultTaintRule),
+			Prepare: line.Prepare(t.prepareTaintRule), Validate: line.Parts(validateTaintRule, validateTaintRuleStatus),
 			Stored: registry.Stored{In: "v1beta2"}, Strategy: registry.Strategy{NoStatusTable: true}},
 	}
 }
@@ -79,20 +80,25 @@ func defaultTolerations(tolerations []resourcev1.DeviceToleration) {
 	}
 }
 
+// tainter says when something was tainted.
+type tainter struct{ clock *clock.Clock }
+
 // defaultResourceSlice says when devices were tainted.
-func defaultResourceSlice(s *resourcev1.ResourceSlice) {
+func (by tainter) defaultResourceSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
 		for j := range d.Taints {
-			defaultTaint(&d.Taints[j].TimeAdded)
+			by.defaultTaint(&d.Taints[j].TimeAdded)
 		}
 	}
 }
 
-func defaultTaintRule(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint.TimeAdded) }
+func (by tainter) defaultTaintRule(r *resourcev1.DeviceTaintRule) {
+	by.defaultTaint(&r.Spec.Taint.TimeAdded)
+}
 
-func defaultTaint(added **metav1.Time) {
-	line.OrPointTo(added, metav1.NewTime(time.Now().Truncate(time.Second)))
+func (by tainter) defaultTaint(added **metav1.Time) {
+	line.OrPointTo(added, metav1.NewTime(by.clock.Now().Truncate(time.Second)))
 }
 
 // taintRuleColumns show the taint. Which devices a rule is about may be long, and its name may tell.

@@ -45,13 +45,13 @@ func changesResourceSlice(s, old *resourcev1.ResourceSlice) bool {
 }
 
 // prepareTaintRule dates a taint anew whose effect has changed.
-func prepareTaintRule(r, old *resourcev1.DeviceTaintRule, subresource string) {
+func (by tainter) prepareTaintRule(r, old *resourcev1.DeviceTaintRule, subresource string) {
 	if old == nil || subresource != "" {
 		return
 	}
 	is, was := &r.Spec.Taint, &old.Spec.Taint
 	if is.Effect != was.Effect && is.TimeAdded.Equal(was.TimeAdded) {
-		is.TimeAdded = new(metav1.Now().Rfc3339Copy())
+		is.TimeAdded = new(metav1.NewTime(by.clock.Now()).Rfc3339Copy())
 	}
 }
 

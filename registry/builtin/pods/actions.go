@@ -72,7 +72,7 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 			p.Labels = map[string]string{}
 		}
 		maps.Copy(p.Labels, b.Labels)
-		setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		setPodCondition(&p.Status, a.Now, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 		return nil
 	})
 	return registry.Done(), err
@@ -166,7 +166,7 @@ func disruptAndDelete(ctx context.Context, a *registry.Action, options *metav1.D
 		if err := meets(p, options.Preconditions); err != nil {
 			return err
 		}
-		setPodCondition(&p.Status, corev1.PodCondition{
+		setPodCondition(&p.Status, a.Now, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 		})
 		return nil
@@ -196,8 +196,8 @@ func meets(p *corev1.Pod, pre *metav1.Preconditions) error {
 }
 
 // setPodCondition makes a condition of a pod what's given. Its time changes with its status.
-func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
-	c.LastTransitionTime = metav1.Now()
+func setPodCondition(s *corev1.PodStatus, now metav1.Time, c corev1.PodCondition) {
+	c.LastTransitionTime = now
 	for i := range s.Conditions {
 		if was := &s.Conditions[i]; was.Type == c.Type {
 			if was.Status == c.Status {
@@ -288,11 +288,13 @@ func notYet(b *policyv1.PodDisruptionBudget) error {
 
 // disrupt writes a budget's status with one disruption more.
 func disrupt(ctx context.Context, e *registry.Endpoint, b *policyv1.PodDisruptionBudget, pod string) error {
-	status := map[string]any{"disruptionsAllowed": b.Status.DisruptionsAllowed - 1, "disruptedPods": map[string]any{pod: metav1.Now()}}
+	now := e.Res.Registry.Now()
+	status := map[string]any{"disruptionsAllowed": b.Status.DisruptionsAllowed - 1, "disruptedPods": map[string]any{pod: now}}
 	if b.Status.DisruptionsAllowed == 1 {
 		conditions := slices.Clone(b.Status.Conditions)
 		meta.SetStatusCondition(&conditions, metav1.Condition{
 			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Status.ObservedGeneration,
+			LastTransitionTime: now,
 		})
 		status["conditions"] = conditions
 	}

@@ -7,17 +7,18 @@ package pods
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
 )
 
 // Kinds are the lines of the table.
-func Kinds() []registry.Type {
+func Kinds(c *clock.Clock) []registry.Type {
 	return []registry.Type{
 		{Names: line.InAll(line.Names("", "v1", "Pod", "po")), New: line.New[corev1.Pod], Status: true,
 			Strategy:  registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
 			Selection: registry.Selection{Fields: podFields, False: []string{"spec.hostNetwork"}}, Columns: podColumns, Parts: registry.Parts{Own: podParts, Absent: podStreams()},
-			Default: line.Set(defaultPod), Prepare: WithoutGated(preparePod), Validate: validatePod, Warnings: warnPods, Deletion: registry.Deletion[registry.Typed]{Grace: podGrace}},
+			Default: line.Set(defaultPod), Prepare: WithoutGated(preparer{c}.preparePod), Validate: validatePod, Warnings: warnPods, Deletion: registry.Deletion[registry.Typed]{Grace: podGrace}},
 		{Names: line.Names("", "v1", "Binding"), New: line.New[corev1.Binding], Unstored: registry.Unstored{Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}}},
 		{Names: line.Names("", "v1", "PodTemplate"), New: line.New[corev1.PodTemplate],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true},

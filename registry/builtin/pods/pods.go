@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
@@ -80,9 +81,12 @@ func podGrace(obj registry.Typed, asked *int64) int64 {
 	return *p.Spec.TerminationGracePeriodSeconds
 }
 
+// preparer has the time of what it notes.
+type preparer struct{ clock *clock.Clock }
+
 // preparePod begins a pod as one that waits. Its quality of service follows from its spec, and its own resources are completed when
 // admission has added the last container.
-func preparePod(ctx context.Context, obj, was registry.Typed, subresource string) {
+func (by preparer) preparePod(ctx context.Context, obj, was registry.Typed, subresource string) {
 	p := obj.(*corev1.Pod)
 	old, _ := was.(*corev1.Pod)
 	if old == nil || subresource == "resize" {
@@ -97,7 +101,7 @@ func preparePod(ctx context.Context, obj, was registry.Typed, subresource string
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosOf(&p.Spec)}
 		if len(p.Spec.SchedulingGates) > 0 {
 			p.Status.Conditions = []corev1.PodCondition{{
-				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(),
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(by.clock.Now()),
 				Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates",
 			}}
 		}
@@ -376,7 +380,7 @@ func endOf(terminated map[string]any) string {
 func restartsOf(o any) any {
 	s := stateOf(o)
 	if s.restarts > 0 && s.restarted != "" {
-		return fmt.Sprintf("%d (%v ago)", s.restarts, column.Elapsed(s.restarted))
+		return column.Around(fmt.Sprintf("%d (%%s ago)", s.restarts), column.Elapsed(s.restarted))
 	}
 	return fmt.Sprint(s.restarts)
 }

@@ -36,7 +36,7 @@ func Kinds(o Options) []registry.Type {
 		{Names: line.Names(rbacGroup, "v1", "ClusterRoleBinding"), New: line.New[rbacv1.ClusterRoleBinding], Guard: registry.Guard{MayWrite: o.mayGrant()}, ClusterScoped: true,
 			Strategy:  registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Awaited: true},
 			ValidName: rules.PathSegment, Columns: clusterRoleBindingColumns, Default: line.Set(defaultClusterRoleBinding), Validate: line.Rules(validateClusterRoleBinding)},
-		{Names: line.Names(authenticationGroup, "v1", "SelfSubjectReview"), New: line.New[authenticationv1.SelfSubjectReview], ClusterScoped: true, Unstored: registry.Unstored{Answer: line.Answer(whoAmI), AnswerMeta: bornNow}},
+		{Names: line.Names(authenticationGroup, "v1", "SelfSubjectReview"), New: line.New[authenticationv1.SelfSubjectReview], ClusterScoped: true, Unstored: registry.Unstored{Answer: line.Answer(whoAmI), AnswerMeta: o.bornNow}},
 		{Names: line.Names(authenticationGroup, "v1", "TokenReview"), New: line.New[authenticationv1.TokenReview], ClusterScoped: true, Unstored: registry.Unstored{Answer: line.Answer(o.reviewToken)}},
 		{Names: line.Names(authorizationGroup, "v1", "SelfSubjectAccessReview"), New: line.New[authorizationv1.SelfSubjectAccessReview], ClusterScoped: true,
 			Validate: line.Rules(validateSelfAccessReview), Unstored: registry.Unstored{Answer: line.Answer(o.reviewSelfAccess)}},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	IssueToken   func(ctx context.Context, a *registry.Action) (any, error)
 	// ReviewToken answers a TokenReview. Nil: no token is anybody's.
 	ReviewToken func(ctx context.Context, r *authenticationv1.TokenReview)
+	// Clock has the time of answers. Nil is the machine's.
+	Clock *clock.Clock
 }
 
 // Authorizer decides what users may do, tells all of it, and refuses writes of rules by which users would give what they
@@ -51,7 +54,9 @@ const everythingAllowed = "this server has no access control: whoever reaches it
 // noMeta and bornNow are the metadata of answers that have nothing of the question's.
 func noMeta() metav1.ObjectMeta { return metav1.ObjectMeta{} }
 
-func bornNow() metav1.ObjectMeta { return metav1.ObjectMeta{CreationTimestamp: metav1.Now()} }
+func (o Options) bornNow() metav1.ObjectMeta {
+	return metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(o.Clock.Now())}
+}
 
 func whoAmI(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
 	r.Status = authenticationv1.SelfSubjectReviewStatus{UserInfo: registry.UserInfo(registry.UserFrom(ctx))}

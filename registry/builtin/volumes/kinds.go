@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/line"
@@ -18,12 +19,12 @@ import (
 const storageGroup = "storage.k8s.io"
 
 // Kinds are the lines of the table.
-func Kinds() []registry.Type {
+func Kinds(c *clock.Clock) []registry.Type {
 	return []registry.Type{
 		{Names: line.Names("", "v1", "PersistentVolume", "pv"), New: line.New[corev1.PersistentVolume], ClusterScoped: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: line.SpecOnly},
 			Columns:  persistentVolumeColumns, Default: line.Set(defaultPersistentVolume),
-			Prepare: line.Prepare(prepareVolume), Validate: line.Rules(validatePersistentVolume), Warnings: line.Warnings(warnVolume)},
+			Prepare: line.Prepare(prepareVolume(c)), Validate: line.Rules(validatePersistentVolume), Warnings: line.Warnings(warnVolume)},
 		{Names: line.Names("", "v1", "PersistentVolumeClaim", "pvc"), New: line.New[corev1.PersistentVolumeClaim], Status: true,
 			Strategy: registry.Strategy{SettledByUpdate: true, UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: line.SpecOnly},
 			Columns:  claimColumns, Default: line.Set(DefaultClaim), Prepare: line.Prepare(prepareClaim),

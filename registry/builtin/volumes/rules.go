@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/clock"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
 )
 
@@ -202,15 +203,18 @@ func renamedNodes(was, now *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinit
 }
 
 // prepareVolume notes when a volume's phase has changed.
-func prepareVolume(v, old *corev1.PersistentVolume, subresource string) {
-	switch {
-	case old == nil:
-		v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: new(metav1.Now().Rfc3339Copy())}
-	case subresource != "status":
-	case v.Status.Phase == old.Status.Phase:
-		v.Status.LastPhaseTransitionTime = cmp.Or(v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime)
-	case v.Status.LastPhaseTransitionTime == nil || v.Status.LastPhaseTransitionTime.Equal(old.Status.LastPhaseTransitionTime):
-		v.Status.LastPhaseTransitionTime = new(metav1.Now().Rfc3339Copy())
+func prepareVolume(c *clock.Clock) func(v, old *corev1.PersistentVolume, subresource string) {
+	now := func() *metav1.Time { return new(metav1.NewTime(c.Now()).Rfc3339Copy()) }
+	return func(v, old *corev1.PersistentVolume, subresource string) {
+		switch {
+		case old == nil:
+			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: now()}
+		case subresource != "status":
+		case v.Status.Phase == old.Status.Phase:
+			v.Status.LastPhaseTransitionTime = cmp.Or(v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime)
+		case v.Status.LastPhaseTransitionTime == nil || v.Status.LastPhaseTransitionTime.Equal(old.Status.LastPhaseTransitionTime):
+			v.Status.LastPhaseTransitionTime = now()
+		}
 	}
 }
 

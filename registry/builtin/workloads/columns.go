@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/column"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin/pods"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
 // The columns of workloads.
@@ -94,7 +95,7 @@ func jobColumns() []registry.Column {
 			}
 			end, err := time.Parse(time.RFC3339, column.Str(column.At(o, "status.completionTime")))
 			if err != nil {
-				end = time.Now()
+				return form.Ago{At: began}
 			}
 			return duration.HumanDuration(end.Sub(began))
 		}),
