@@ -77,6 +77,7 @@ func TestRefusals(t *testing.T) {
 		{"data directory is a file", run{args: []string{"--data-dir=" + file}}, 1, "is a file"},
 		{"data directory can't be made", run{args: []string{"--data-dir=" + file + "/data"}}, 1, "not a directory"},
 		{"data directory is foreign", run{args: []string{"--data-dir=" + foreign}}, 1, "it holds something else"},
+		{"a fake clock of what lasts", run{args: []string{"--fake-clock", "--data-dir=" + filepath.Join(t.TempDir(), "d")}}, 1, "--fake-clock is for tests, of a server that is alone: set --ephemeral"},
 		{"ephemeral where it can't be", run{args: []string{"--ephemeral", "--data-dir=" + file}}, 1, "can't be made"},
 		{"token file is missing", run{args: []string{"--token-file=" + dir + "/none"}}, 1, "--token-file"},
 		{"certificate without its key", run{args: []string{"--tls-cert-file=" + file}}, 1, "--tls-key-file"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -423,6 +424,23 @@ func TestClockTimes(t *testing.T) {
 	review := s.PostYAML("/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`)
 	if got := fieldOf(decode[any](t, review), []string{"metadata", "creationTimestamp"}); got != at(2) {
 		t.Errorf("a review is of %s, want %s", got, at(2))
+	}
+}
+
+// TestClockDuties: what the server sees to again and again it has done when the clock has come to it, and so its own Lease counts.
+func TestClockDuties(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.FakeClock, asKubernetes)
+	s.Quiescent()
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	s.PostYAML(leases, fmt.Sprintf(`{"metadata":{"name":"gone","labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}},"spec":{"holderIdentity":"x","leaseDurationSeconds":3600,"renewTime":%q}}`,
+		s.Now().Format(metav1.RFC3339Micro)))
+	for range 2 {
+		now := s.Advance(3601 * time.Second)
+		own := decode[coordinationv1.LeaseList](t, s.Get(leases+"?labelSelector=apiserver.kubernetes.io/identity"))
+		if len(own.Items) != 1 || own.Items[0].Name == "gone" || !own.Items[0].Spec.RenewTime.Time.Equal(now) {
+			t.Errorf("at %v there are %+v", now, own.Items)
+		}
 	}
 }
 

@@ -92,8 +92,8 @@ func (m *maker) sweepLeases(ctx context.Context, served *registry.Catalog, _ str
 	}
 	for o := range e.Cache().Snapshot().All(in) {
 		l := decoded[coordinationv1.Lease](o)
-		if l == nil || l.Labels[identityLabel] != Manager || !expired(l, m.Registry.Clock.Now()) {
-			continue
+		if l == nil || l.Name == m.identity.lease || l.Labels[identityLabel] != Manager || !expired(l, m.Registry.Clock.Now()) {
+			continue // its own it renews, if it's late because its clock has jumped
 		}
 		removed, err := remove(ctx, e, l)
 		if err != nil {

@@ -100,21 +100,26 @@ func Register(r *registry.Registry, o Options) {
 func core(r *registry.Registry, o Options) []registry.Type {
 	return slices.Concat(
 		configs.Kinds(), events.Kinds(o.EventTTL), controlplane.Leases(),
-		rights.Kinds(rights.Options{Authorizer: o.Authorizer, PrepareToken: o.PrepareToken, IssueToken: o.IssueToken, ReviewToken: o.ReviewToken, Clock: r.Clock}),
+		rights.Kinds(rights.Options{Authorizer: o.Authorizer, PrepareToken: o.PrepareToken, IssueToken: o.IssueToken, ReviewToken: o.ReviewToken, Clock: clockOf(r)}),
 		hooks.Kinds(r, o.Authorizer, o.CheckPolicies),
 	)
 }
 
-// data are the kinds that are stored and shown, and that nothing acts on. Without a registry they can only be looked at.
+// data are the kinds that are stored and shown, and that nothing acts on.
 func data(r *registry.Registry, o Options, a *network.Allocator) []registry.Type {
-	var c *clock.Clock
-	if r != nil {
-		c = r.Clock
-	}
+	c := clockOf(r)
 	return slices.Concat(
 		pods.Kinds(c), workloads.Kinds(), network.Kinds(a), volumes.Kinds(c), capacity.Kinds(),
 		certificates.Kinds(o.Authorizer, c), devices.Kinds(r, o.Authorizer, c), controlplane.Kinds(c),
 	)
+}
+
+// clockOf returns the clock of a registry, if there is one: lines are looked at without.
+func clockOf(r *registry.Registry) *clock.Clock {
+	if r == nil {
+		return nil
+	}
+	return r.Clock
 }
 
 // add registers lines. One that converts to the stored version is a further version of the kind in the line before it.

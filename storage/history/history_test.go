@@ -108,3 +108,35 @@ func TestValid(t *testing.T) {
 		}
 	}
 }
+
+// Whoever pins what is, and then moves the clock, cuts exactly what was written before; marks stay few.
+func TestPin(t *testing.T) {
+	keep := Bounds{time.Hour, 1 << 20}
+	m := Marks{{1, 0, 0}}
+	m.Pin(Mark{1, 0, 0}, keep)
+	if len(m) != 1 {
+		t.Fatalf("nothing was written, and there are marks: %v", m)
+	}
+	m.Pin(Mark{7, 0, 0}, keep)
+	if cut := m.Cut(Mark{9, time.Hour, 0}, keep); cut != 7 {
+		t.Fatalf("cut to %d, want 7", cut)
+	}
+	at := time.Hour
+	for revision := range storage.Revision(10_000) {
+		m.Pin(Mark{10 + revision, at, 0}, keep)
+		if last := m[len(m)-1]; last.Revision != 10+revision || last.At != at {
+			t.Fatalf("the last is %v", last)
+		}
+		at += time.Second
+		if len(m) > 2*2*parts+2 {
+			t.Fatalf("%d marks", len(m))
+		}
+		if !m.Valid(Mark{10 + revision, at, 0}) {
+			t.Fatalf("they don't rise: %v", m)
+		}
+		m.Cut(Mark{10 + revision, at, 0}, keep)
+	}
+	if kept := at - m[0].At; kept < time.Hour || kept > time.Hour+2*time.Hour/parts {
+		t.Errorf("history of %v is kept", kept)
+	}
+}
