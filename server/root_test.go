@@ -19,7 +19,7 @@ func TestExtras(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.New(t, servertest.Faults)
+	s := servertest.New(t, servertest.Faults, servertest.FakeClock)
 	var got struct {
 		Extras []struct{ Name, Description string } `json:"apiserver-lite/extras"`
 	}

@@ -80,7 +80,7 @@ func (e Reader) history(ctx context.Context, r *registry.Request, key string) (r
 	if err != nil {
 		return registry.Result{}, err
 	}
-	w := walk{Reader: e, key: key, limit: int(limit), now: e.Res.Registry.Now(), answer: history{Items: []version{}}}
+	w := walk{Reader: e, key: key, limit: int(limit), now: e.Res.Registry.Clock.Now(), answer: history{Items: []version{}}}
 	oldest, at := max(e.Res.Registry.Cacher.Oldest(), 1), from
 	if at == 0 {
 		at = e.Res.Registry.Cacher.Position()

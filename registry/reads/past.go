@@ -61,14 +61,14 @@ func (e Reader) revisionAt(text string) (rev storage.Revision, lag time.Duration
 	switch {
 	case err != nil:
 		return 0, 0, registry.BadRequest("at=%s isn't an instant, as 2026-11-23T10:00:00Z is", clip.Text(text))
-	case instant.After(r.Now()):
-		return 0, 0, registry.BadRequest("at=%s is in the future: it's %s now", clip.Text(text), r.Now().UTC().Format(time.RFC3339))
+	case instant.After(r.Clock.Now()):
+		return 0, 0, registry.BadRequest("at=%s is in the future: it's %s now", clip.Text(text), r.Clock.Now().UTC().Format(time.RFC3339))
 	case r.Times == nil:
 		return 0, 0, registry.BadRequest("this server doesn't note when something was written: ask by resourceVersion instead of at")
 	}
 	rev, lag, begins, ok := r.Times.At(instant)
 	if oldest := max(r.Cacher.Oldest(), 1); !ok || rev < oldest {
-		if _, to, known := r.Times.Of(oldest, r.Now()); known {
+		if _, to, known := r.Times.Of(oldest, r.Clock.Now()); known {
 			begins = to
 		}
 		if begins.IsZero() {
