@@ -55,8 +55,14 @@ func TestClockDue(t *testing.T) {
 	}
 	s.PostYAML(events, `{"metadata":{"name":"e"},"involvedObject":{"namespace":"default"}}`)
 	ttl("soon", "1s")
+	for i := range 200 { // of which the deletions take a while
+		ttl(fmt.Sprintf("soon-%d", i), "1s")
+	}
 	ttl("later", "2h")
 	s.Advance(30 * time.Minute)
+	if left := strings.Count(s.Get(configMapsPath), `"name":"soon`); left > 0 {
+		t.Errorf("%d are there that have expired", left)
+	}
 	ttl("owner", "30m")
 	owner := decode[metav1.PartialObjectMetadata](t, s.Get(configMapsPath+"/owner"))
 	s.PostYAML(configMapsPath, fmt.Sprintf(`{"metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`, owner.UID))
