@@ -30,7 +30,7 @@ var blocks = []struct {
 	{page: "encryption", begins: "cat > encryption.yaml", want: "NDcxMQ==1\n"},
 	{page: "faults", begins: "apiserver-lite --ephemeral --faults", want: `"fault":"status 503 after"`},
 	{page: "history", begins: "export APISERVER_LITE_SERVER", server: "apiserver-lite --ephemeral", want: "yes"},
-	{page: "testing", begins: "apiserver-lite --ephemeral --fake-clock", want: `"code":404`},
+	{page: "testing", begins: "apiserver-lite --ephemeral --fake-clock", want: `"code": 404`},
 	{page: "install", begins: "kubectl config", not: "TestKubeconfig executes it"},
 	{page: "install", begins: "make build", not: "it installs the program on this machine"},
 	{page: "install", begins: "sudo cp", not: "it starts a service of this machine"},
