@@ -59,13 +59,14 @@ var floors = []floor{
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},
 	{"registry/hookclient", []string{"egress", "tracing", "fair", "internal/connections", "registry/object"}},
 	{"registry/conversion", []string{"registry/hookclient"}},
+	{"registry/conversion/ruleset", []string{"registry/clip", "registry/jsontree", "registry/schema"}}, // pure, likewise
 	{"registry/form", []string{"internal/clock", "internal/jsonscan", "registry/clip", "registry/jsontree", "storage/kube"}},
 	{"registry/crd", nil},
 	{"registry/quota", []string{"registry/jsontree", "storage/kube"}},
 	{"registry/expression", nil}, // pure, likewise
 	{"registry", []string{"egress", "internal/clock",
 		"selectors", "watchstream", "kubeproto", "storage", "storage/history", "storage/cacher", "storage/kube", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
-		"registry/crd", "registry/schema", "registry/hookclient", "registry/conversion", "registry/managed", "registry/gotype",
+		"registry/crd", "registry/schema", "registry/hookclient", "registry/conversion", "registry/conversion/ruleset", "registry/managed", "registry/gotype",
 	}},
 	{"registry/reads", []string{
 		"kubeproto", "registry", "registry/clip", "registry/form", "registry/gotype", "registry/jsontree", "registry/managed", "registry/object",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
+	"github.com/apiserver-lite/apiserver-lite/registry/conversion/ruleset"
+	"github.com/apiserver-lite/apiserver-lite/registry/crd"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -20,7 +23,7 @@ import (
 )
 
 // Convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's. One that the
-// webhook can't convert is a Status 500 that says so.
+// webhook or the rules can't convert is a Status 500 that says so. Rules change what is in the trees, too.
 func (r *Resource) Convert(ctx context.Context, to *Endpoint, trees []map[string]any) error {
 	if r.converter == nil {
 		for _, tree := range trees {
@@ -32,6 +35,9 @@ func (r *Resource) Convert(ctx context.Context, to *Endpoint, trees []map[string
 			tree["apiVersion"] = to.APIVersion()
 		}
 		return nil
+	}
+	if r.byRules() {
+		return r.convertByRules(ctx, to, trees)
 	}
 	bodies := make([][]byte, len(trees))
 	for i, tree := range trees {
@@ -63,19 +69,47 @@ func (r *Resource) Convert(ctx context.Context, to *Endpoint, trees []map[string
 	return nil
 }
 
-// converter is a definition's conversion webhook.
-type converter struct {
-	webhook *conversion.Webhook
-	err     error // why there is none: Kubernetes takes a definition before its caBundle is there
+// convertByRules is Convert by the rules that the definition's annotation has.
+func (r *Resource) convertByRules(ctx context.Context, to *Endpoint, trees []map[string]any) error {
+	compiled, err := r.converter.rules()
+	if err != nil {
+		return &Unconverted{cause: err}
+	}
+	for _, tree := range trees {
+		if err := compiled.Convert(ctx, tree, r.version(tree["apiVersion"]).Version, to.Version); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &Unconverted{cause: err}
+		}
+	}
+	return nil
 }
 
-// newConverter returns the webhook that a definition says, or nil for none.
-func newConverter(c *apiextensionsv1.CustomResourceConversion, n hookclient.Network) *converter {
+// byRules tells whether rules convert the resource's objects.
+func (r *Resource) byRules() bool { return r.converter != nil && r.converter.rules != nil }
+
+// converter is a definition's conversion webhook, or its rules.
+type converter struct {
+	webhook *conversion.Webhook
+	err     error                        // why there is none: Kubernetes takes a definition before its caBundle is there
+	rules   func() (*ruleset.Rules, error) // nil: the webhook counts. They're compiled at their first use
+}
+
+// newConverter returns the rules that a definition's annotation has, else the webhook that it names, or nil for none.
+func newConverter(d *crd.Definition, n hookclient.Network) *converter {
+	if _, annotated := ruleset.Of(d); annotated {
+		return &converter{rules: sync.OnceValues(func() (*ruleset.Rules, error) {
+			compiled, errs := ruleset.New(d)
+			return compiled, errs.ToAggregate()
+		})}
+	}
+	c := d.Spec.Conversion
 	if c == nil || c.Strategy != apiextensionsv1.WebhookConverter {
 		return nil
 	}
 	w, err := conversion.New(c.Webhook, n)
-	return &converter{w, err}
+	return &converter{webhook: w, err: err}
 }
 
 func (c *converter) convert(ctx context.Context, apiVersion string, objects [][]byte) ([][]byte, error) {
@@ -91,7 +125,7 @@ func (c *converter) close() {
 	}
 }
 
-// ShowsStored tells whether the endpoint shows the fields of objects as they're stored. Otherwise a webhook or a function makes them.
+// ShowsStored tells whether the endpoint shows the fields of objects as they're stored. Otherwise a webhook, rules or a function makes them.
 func (e *Endpoint) ShowsStored() bool {
 	if e.Typed != nil {
 		return e.Typed.Stored.From == nil
@@ -110,7 +144,7 @@ func (e *Endpoint) newConversion(asStored bool) *kube.Conversion {
 	return r.Registry.Cacher.Conversions().New(r.Generation, needed, e.convertStored)
 }
 
-// Unconverted is what a webhook has said or done instead of converting. Its words are kube-apiserver's.
+// Unconverted is what a webhook has said or done instead of converting, or why rules couldn't. Its words are kube-apiserver's.
 type Unconverted struct {
 	stored *kube.Object // of those that it was asked to convert, the first; nil: what was sent
 	cause  error

@@ -60,7 +60,7 @@ func newDefinitions(r *Registry) *definitions {
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
-		Strategy: Strategy{StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain},
+		Strategy: Strategy{StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain, Generation: countDefinition},
 		Columns:  definitionColumns,
 		Default:  crd.Default,
 		Prepare:  d.prepare,
@@ -74,7 +74,7 @@ func newDefinitions(r *Registry) *definitions {
 				errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec.conversion.") })
 				errs = append(errs, conversion.Validate(c.Webhook, field.NewPath("spec", "conversion"), r.Webhooks)...)
 			}
-			return errs
+			return append(errs, validateRules(obj, old, len(errs) > 0)...)
 		},
 		Warnings: func(_ context.Context, obj, old *crd.Definition, subresource string) []string {
 			if subresource == AtStatus {
@@ -122,6 +122,7 @@ func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
 		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
 	case subresource == AtStatus:
 		crd.KeepClaims(obj, old)
+		keepRules(obj, old)
 		return
 	}
 	crd.NoteStored(obj)
@@ -255,7 +256,7 @@ func (d *definitions) renew(o *kube.Object) (fresh bool, ended *Resource, err er
 	if !d.shadowed(next.res) {
 		next.res.indexFields()
 	}
-	if old != nil && (outdated || !crd.SameSpec(old.object, next.object)) {
+	if old != nil && (outdated || !sameDefinition(old.object, next.object)) {
 		ended = old.res
 	}
 	d.known[o.Name()] = next
@@ -272,7 +273,7 @@ func (d *definitions) open(o *kube.Object, old *definition) (*definition, error)
 		return nil, err
 	}
 	crd.Default(obj)
-	if old != nil && !crd.SameSpec(old.object, obj) {
+	if old != nil && !sameDefinition(old.object, obj) {
 		old = nil
 	}
 	res, err := d.resource(o, obj, old)
@@ -334,7 +335,7 @@ func (d *definitions) newResource(o *kube.Object, obj *crd.Definition, old *defi
 	if old != nil {
 		res.since, res.converter = old.res.since, old.res.converter
 	} else {
-		res.converter = newConverter(obj.Spec.Conversion, d.registry.Network())
+		res.converter = newConverter(obj, d.registry.Network())
 	}
 	res.Cache = d.registry.Cacher.Resource(res.Prefix)
 	return res

@@ -40,6 +40,9 @@ func (e *Endpoint) Encode(ctx context.Context, o *object.Object) ([]byte, error)
 			return nil, BadRequest("the object can't be encoded: %s", clip.Text(err.Error()))
 		}
 		version := o.Meta.ResourceVersion
+		if e.Res.byRules() {
+			tree = object.DeepCopy(tree) // it shares with o
+		}
 		trees := []map[string]any{tree}
 		if err := e.Res.Convert(ctx, to, trees); err != nil {
 			return nil, e.Fail(o.Meta.Name, err)
