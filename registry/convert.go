@@ -92,7 +92,7 @@ func (r *Resource) byRules() bool { return r.converter != nil && r.converter.rul
 // converter is a definition's conversion webhook, or its rules.
 type converter struct {
 	webhook *conversion.Webhook
-	err     error                        // why there is none: Kubernetes takes a definition before its caBundle is there
+	err     error                          // why there is none: Kubernetes takes a definition before its caBundle is there
 	rules   func() (*ruleset.Rules, error) // nil: the webhook counts. They're compiled at their first use
 }
 

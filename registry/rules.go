@@ -1,11 +1,19 @@
 package registry
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion/ruleset"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // A definition's rules of conversion are in an annotation, because typed clients drop fields that they don't know. They count as
@@ -54,4 +62,82 @@ func sameRules(a, b *crd.Definition) bool {
 	one, in := ruleset.Of(a)
 	other, too := ruleset.Of(b)
 	return in == too && one == other
+}
+
+// Losses returns what the definition's rules lose of an object of the endpoint's: what isn't the same after it was converted to
+// another version and back. What the object before it, which may be nil, has lost already is no reason to refuse a write. The error is
+// ctx's, or of rules that can't be used.
+func (e *Endpoint) Losses(ctx context.Context, next, prev *object.Object) (errs field.ErrorList, err error) {
+	if !e.Res.byRules() || prev != nil && object.SameContent(next, prev, "") && maps.Equal(next.Meta.Annotations, prev.Meta.Annotations) {
+		return nil, nil
+	}
+	own, err := e.alone(next)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range e.Res.Versions {
+		if other == e || other != e.Res.Storage && !slices.Contains(e.Res.endpoints, other) {
+			continue
+		}
+		lost, err := e.lossesIn(ctx, other, own)
+		if err != nil {
+			return nil, err
+		}
+		if len(lost) == 0 {
+			continue
+		}
+		if prev != nil {
+			before, err := e.alone(prev)
+			if err != nil {
+				return nil, err
+			}
+			already, err := e.lossesIn(ctx, other, before)
+			if err != nil {
+				return nil, err
+			}
+			lost = slices.DeleteFunc(lost, func(l *field.Error) bool {
+				return slices.ContainsFunc(already, func(a *field.Error) bool { return *a == *l })
+			})
+		}
+		errs = append(errs, lost...)
+	}
+	return errs, nil
+}
+
+// alone returns an object as its version keeps it, for conversions: what nobody else has, and without managedFields.
+func (e *Endpoint) alone(o *object.Object) (map[string]any, error) {
+	without := *o
+	without.Managed = nil
+	tree, err := without.RawTree(e.APIVersion(), e.Kind)
+	if err != nil {
+		return nil, err
+	}
+	tree = object.DeepCopy(tree)
+	return tree, e.Schema.Prune(tree)
+}
+
+// lossesIn returns what isn't the same after a tree of the endpoint's was converted to another version and back.
+func (e *Endpoint) lossesIn(ctx context.Context, other *Endpoint, own map[string]any) (field.ErrorList, error) {
+	tree := object.DeepCopy(own)
+	for _, to := range []*Endpoint{other, e} {
+		err := e.Res.Convert(ctx, to, []map[string]any{tree})
+		if u, broken := (*Unconverted)(nil), (*ruleset.Error)(nil); errors.As(err, &u) && errors.As(u.cause, &broken) {
+			return field.ErrorList{loss(broken.Field, broken.Error())}, nil
+		}
+		if err == nil {
+			err = to.Schema.Prune(tree)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	var errs field.ErrorList
+	for _, path := range ruleset.Differences(own, tree) {
+		errs = append(errs, loss(path, fmt.Sprintf("version %s would lose it: after a conversion there and back to %s it isn't the same", other.Version, e.Version)))
+	}
+	return errs, nil
+}
+
+func loss(path, why string) *field.Error {
+	return &field.Error{Type: field.ErrorTypeInvalid, Field: clip.Text(path), BadValue: field.OmitValueType{}, Detail: clip.Text(why)}
 }

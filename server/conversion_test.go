@@ -61,3 +61,65 @@ func TestRules(t *testing.T) {
 		}
 	}
 }
+
+// TestRulesThatLose: a definition whose rules lose what a schema keeps is refused, and so is an object of which they'd lose something.
+func TestRulesThatLose(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	const at = "metadata.annotations[apiserver-lite/conversion]"
+	for _, tc := range []struct{ name, rules, v1, v2, want string }{
+		{"a field that isn't there", `[{versions: [v1, v2]}]`, `"size":{"type":"string"}`, `"note":{"type":"string"}`,
+			"FieldValueInvalid " + at + "[0] spec.size v2, FieldValueInvalid " + at + "[0] spec.note v1"},
+		{"rules that overlap", `[{versions: [v1, v2], rules: [{rename: {from: spec.size, to: spec.length}}, {move: {from: spec.size, to: spec.note}}]}]`,
+			`"size":{"type":"string"}`, `"length":{"type":"string"},"note":{"type":"string"}`, "FieldValueInvalid " + at + "[0].rules[1].move.from " + at + "[0].rules[0].rename"},
+		{"no YAML", `{`, ``, ``, "FieldValueInvalid " + at},
+	} {
+		res, body := s.Do("POST", definitionsPath, convertedByRules(t, tc.rules, tc.v1, tc.v2))
+		got := status(t, res, body)
+		if res.StatusCode != 422 || got.Reason != "Invalid" {
+			t.Fatalf("%s: %s %s", tc.name, res.Status, body)
+		}
+		wants := strings.Split(tc.want, ", ")
+		if len(got.Details.Causes) != len(wants) {
+			t.Fatalf("%s: %s", tc.name, body)
+		}
+		for i, want := range wants {
+			words := strings.Fields(want)
+			cause := got.Details.Causes[i]
+			if string(cause.Type) != words[0] || cause.Field != words[1] {
+				t.Errorf("%s: %s %s: %s", tc.name, cause.Type, cause.Field, cause.Message)
+			}
+			for _, word := range words[2:] {
+				if !strings.Contains(cause.Message, word) {
+					t.Errorf("%s: %s has no %s", tc.name, cause.Message, word)
+				}
+			}
+		}
+	}
+	s.PostYAML(definitionsPath, convertedByRules(t, `[{versions: [v1, v2], rules: [{default: {to: spec.mode, value: auto}}, {split: {from: spec.at, to: [spec.host, spec.port], separator: ":"}}]}]`,
+		`"at":{"type":"string"}`, `"mode":{"type":"string"},"host":{"type":"string"},"port":{"type":"integer"}`))
+	check(t, s.PostYAML(thingsPath, thing("v1", "a", `,"spec":{"at":"h:1"}`)), "spec.at=h:1")
+	check(t, s.Get(things2Path+"/a"), "spec.host=h spec.port=1 spec.mode=auto spec.at=")
+	check(t, s.PostYAML(things2Path, thing("v2", "b", `,"spec":{"host":"i"}`)), "spec.host=i spec.mode=auto")
+	for _, tc := range []struct{ name, path, object, field, message string }{
+		{"another value than the default", things2Path, thing("v2", "c", `,"spec":{"mode":"manual"}`), "spec.mode", "version v1 would lose it"},
+		{"a part that isn't an integer", thingsPath, thing("v1", "c", `,"spec":{"at":"h:x"}`), "spec.at", "conversion from v1 to v2 by [0].rules[1].split: spec.port must be an integer"},
+		{"a part that isn't written so", thingsPath, thing("v1", "c", `,"spec":{"at":"h:01"}`), "spec.at", "version v2 would lose it"},
+	} {
+		res, body := s.Do("POST", tc.path, tc.object)
+		got := status(t, res, body)
+		if res.StatusCode != 422 || causesOf(got) != "FieldValueInvalid "+tc.field || !strings.Contains(got.Message, tc.message) || strings.Contains(got.Message, "Omit") {
+			t.Errorf("%s: %s %s", tc.name, res.Status, body)
+		}
+	}
+	// A changed annotation counts at once, and raises the generation. What was there before can still be written elsewhere.
+	path := definitionsPath + "/things.example.com"
+	generation := value(s.Get(path), "metadata.generation")
+	changed := strings.NewReplacer("value: auto", "value: manual").Replace(s.Get(path))
+	if got := send(t, s, 200, "PUT", path, "", changed); value(got, "metadata.generation") == generation {
+		t.Errorf("the generation is still %s", generation)
+	}
+	check(t, s.Get(things2Path+"/a"), "spec.mode=manual")
+	check(t, send(t, s, 200, "PATCH", path+"/status", mergePatch, `{"metadata":{"annotations":{"apiserver-lite/conversion":"["}}}`), "kind=CustomResourceDefinition")
+	check(t, s.Get(things2Path+"/a"), "spec.mode=manual spec.host=h")
+}

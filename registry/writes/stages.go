@@ -125,11 +125,14 @@ func (w *write) asksBy(ctx context.Context) context.Context {
 	return registry.WithVerb(ctx, "update")
 }
 
-// check judges the object by its schema, and refuses it for all that was found.
+// check judges the object by its schema, and then by what other versions would lose of it. It refuses it for all that was found.
 func (d *draft) check(ctx context.Context) error {
 	errs := d.validate(ctx, d.next, d.prev, d.errs)
 	if len(errs) == 0 {
-		return nil
+		var err error
+		if errs, err = d.Losses(ctx, d.next, d.prev); err != nil || len(errs) == 0 {
+			return err
+		}
 	}
 	about := d.Res.Storage.GroupKind() // Kubernetes refuses what is stored
 	if d.Subresource == registry.AtScale && d.GoType() {

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,6 +37,7 @@ type rule struct {
 	at    *field.Path // in the annotation
 	name  string
 	sides [2][]path // once it's in a block, from the innermost list on
+	about [2]string // the first path of each side, as messages have it
 
 	// make makes values of one side of those of the other. self is the object as it was, of a rule that is early.
 	make func(c *conversion, d direction, self map[string]any, in, out []any) error
@@ -57,16 +59,17 @@ func (r *rule) slots(values []any, d direction) (in, out, rest []any) {
 // convert makes values.
 func (r *rule) convert(c *conversion, d direction, self map[string]any, in, out []any) error {
 	if err := r.make(c, d, self, in, out); err != nil {
-		return r.failed(c, err)
+		return r.failed(c, d, err)
 	}
 	return nil
 }
 
-func (r *rule) failed(c *conversion, err error) error {
+// failed says why the rule can't make values.
+func (r *rule) failed(c *conversion, d direction, err error) error {
 	if ended := c.ctx.Err(); ended != nil {
 		return ended
 	}
-	return &Error{From: c.from, To: c.to, Rule: strings.TrimPrefix(r.at.String(), root.String()), Err: err}
+	return &Error{From: c.from, To: c.to, Rule: strings.TrimPrefix(r.at.String(), root.String()), Field: cmp.Or(r.about[d], r.about[1-d]), Err: err}
 }
 
 // anyPath returns one of the rule's paths.

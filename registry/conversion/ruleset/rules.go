@@ -41,6 +41,7 @@ func (r *Rules) Group() string { return r.group }
 type Error struct {
 	From, To string // versions, next to each other on the object's way
 	Rule     string // where the annotation has it: [0].rules[2].map
+	Field    string // the first one that the rule takes of From, or else that it puts into To
 	Err      error
 }
 
@@ -221,7 +222,7 @@ func (b *block) put(c *conversion, object map[string]any, values []any, d direct
 				continue
 			}
 			if err := p.put(object, out[i]); err != nil {
-				return r.failed(c, err)
+				return r.failed(c, d, err)
 			}
 		}
 	}
