@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,7 @@ import (
 
 // Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
 // and those written under an older schema. The result is kept with the object, so that an object is converted once
-// for all readers. The views of one served version share one *Conversion. The zero value converts nothing.
+// for all readers, until more is remembered than Conversions may. The views of one served version share one *Conversion. The zero value converts nothing.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
 	// for which only readers of the same state wait: it must not block or call the cacher. Defaults to none that must.
@@ -19,7 +18,7 @@ type Conversion struct {
 	// Convert returns, for each object, the bytes to show instead of the stored ones, or nil to show these. They have
 	// no resourceVersion either. Convert may ask a webhook: it's called without a lock, and for several objects at once,
 	// but for each object once at a time.
-	Convert func(ctx context.Context, objects []*Object) ([][]byte, error)
+	Convert Convert
 	// Generation is that of the definition from which the conversion is made. See remember.
 	Generation int64
 
@@ -28,45 +27,13 @@ type Conversion struct {
 	made   *Conversions        // nil if nobody counts
 }
 
+// Convert converts objects; see Conversion.
+type Convert = func(ctx context.Context, objects []*Object) ([][]byte, error)
+
 // flight is one call of Convert.
 type flight struct {
 	done chan struct{} // closed when it has ended
 	err  error         // how; set before that
-}
-
-// Conversions makes Conversions, and counts what they made and is still in memory. What nobody needs any more counts until
-// the garbage collector has found it. The zero value has made nothing.
-type Conversions struct{ objects, bytes atomic.Int64 }
-
-// New returns a Conversion; see its fields.
-func (cs *Conversions) New(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
-	return &Conversion{Needed: needed, Convert: convert, Generation: generation, made: cs}
-}
-
-// Made returns how many objects the conversions made, and about how many bytes these take.
-func (cs *Conversions) Made() (objects, bytes int64) { return cs.objects.Load(), cs.bytes.Load() }
-
-// convertedOverhead is about how many bytes a result takes besides its own: an Object and its place in a list.
-const convertedOverhead = 300
-
-// count counts a result until it's collected.
-func (cs *Conversions) count(o *Object) {
-	size := convertedOverhead + int64(len(o.raw))
-	cs.objects.Add(1)
-	cs.bytes.Add(size)
-	runtime.AddCleanup(o, func(size int64) {
-		cs.objects.Add(-1)
-		cs.bytes.Add(-size)
-	}, size)
-}
-
-// converted is what a conversion made of an object. It's a list, with one entry for each conversion, of at most two
-// generations of the definition. What it holds lives as long as the object. Its bound is the objects' own, times the
-// versions that are read: no sum of bytes bounds it, and Conversions has the sum.
-type converted struct {
-	by     *Conversion
-	object *Object
-	next   *converted
 }
 
 // Shown returns the object whose bytes the view shows for o: o itself, unless it has to be converted. A conversion
@@ -171,12 +138,14 @@ func (c *Conversion) find(o *Object) *Object {
 	if o.Err != nil || c.Needed == nil || !c.Needed(o) {
 		return o
 	}
-	for f := o.converted.Load(); f != nil; f = f.next {
-		if f.by == c {
-			return f.object
-		}
+	f := o.made(c)
+	if f == nil {
+		return nil
 	}
-	return nil
+	if !f.asked.Load() {
+		f.asked.Store(true)
+	}
+	return f.object
 }
 
 // convert converts what was taken of the objects, and remembers the results.
@@ -202,12 +171,15 @@ func (c *Conversion) convert(ctx context.Context, objects []*Object, mine *depar
 		shown := o
 		if made[i] != nil {
 			shown = NewObject(o.Key, made[i], o.Revision)
-			shown.converted.Store(&converted{by: c, object: shown})
+			shown.converted.Store(&converted{by: c, object: shown, asked: new(atomic.Bool)})
 			if c.made != nil {
 				c.made.count(shown)
 			}
 		}
 		o.remember(c, shown)
+		if shown != o && c.made != nil {
+			c.made.hold(o, c, shown)
+		}
 		objects[mine.places[i]] = shown
 	}
 	return nil
@@ -219,22 +191,4 @@ func (v *View) Found(o *Object) *Object {
 		return o
 	}
 	return v.Conversion.find(o)
-}
-
-// remember keeps the result, and drops those of definitions older than the one before: no reader needs them. The
-// definition before may still have readers. A reader of an even older one has what Prepare gave it, or prepares again.
-func (o *Object) remember(c *Conversion, shown *Object) {
-	for {
-		old := o.converted.Load()
-		next := &converted{by: c, object: shown}
-		for f, end := old, next; f != nil; f = f.next {
-			if f.by != c && f.by.Generation >= c.Generation-1 {
-				end.next = &converted{by: f.by, object: f.object}
-				end = end.next
-			}
-		}
-		if o.converted.CompareAndSwap(old, next) {
-			return
-		}
-	}
 }

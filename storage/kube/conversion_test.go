@@ -90,3 +90,44 @@ func TestConvertedAreCounted(t *testing.T) {
 		t.Errorf("%d bytes count of no object", size)
 	}
 }
+
+// TestConvertedAreForgotten: beyond the bound what nobody has asked for since is forgotten first, and made again for who asks.
+func TestConvertedAreForgotten(t *testing.T) {
+	const objects, fit = 20, 10
+	made := map[string]int{}
+	object := func(i int) *Object {
+		name := fmt.Sprintf("w%02d", i)
+		return NewObject("/registry/example.com/widgets/ns1/"+name, widget(name, ""), storage.Revision(i+1))
+	}
+	var all []*Object
+	for i := range objects {
+		all = append(all, object(i))
+	}
+	cs := Conversions{Most: fit * (convertedOverhead + int64(len(all[0].raw)))}
+	v := &View{Conversion: cs.New(1, func(*Object) bool { return true }, func(_ context.Context, objects []*Object) ([][]byte, error) {
+		made[objects[0].Name()]++
+		return [][]byte{bytes.Clone(objects[0].Raw())}, nil
+	})}
+	for _, o := range all {
+		for _, asked := range []*Object{o, all[0]} { // the first one all the time
+			if _, err := v.Shown(t.Context(), asked); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if cs.held > cs.Most || len(cs.remembered) > fit {
+			t.Fatalf("%d objects of %d bytes are remembered, of at most %d", len(cs.remembered), cs.held, cs.Most)
+		}
+	}
+	remembered := 0
+	for _, o := range all {
+		if v.Found(o) != nil {
+			remembered++
+		}
+	}
+	if remembered != fit || made["w00"] != 1 {
+		t.Errorf("%d are remembered, and what was asked for was made %d times", remembered, made["w00"])
+	}
+	if _, err := v.Shown(t.Context(), all[1]); err != nil || made["w01"] != 2 {
+		t.Errorf("what was forgotten was made %d times: %v", made["w01"], err)
+	}
+}
