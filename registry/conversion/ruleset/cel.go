@@ -62,7 +62,7 @@ func (r *rule) cel(toSecond, toFirst []string) *field.Error {
 			out[i] = absent
 			if some {
 				if out[i], err = c.evaluate(programs[d][i], self, in); err != nil {
-					return fmt.Errorf("%s: %w", r.sides[1-d][i], err)
+					return fmt.Errorf("%s: %w", r.about[1-d][i], err)
 				}
 			}
 		}

@@ -59,10 +59,8 @@ func (c *checker) block(texts []ruleText) (*block, field.ErrorList) {
 func (c *checker) checkPaths(r *rule) *field.Error {
 	lists := r.anyPath()[:r.anyPath().lists()]
 	for side, paths := range r.sides {
-		for i, p := range paths {
-			if i == 0 {
-				r.about[side] = p.String()
-			}
+		for _, p := range paths {
+			r.about[side] = append(r.about[side], p.String())
 			at := r.at.Child(sideNames[side])
 			s, err := c.find(side, p)
 			if err != nil {

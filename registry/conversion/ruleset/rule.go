@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,8 +35,8 @@ const (
 type rule struct {
 	at    *field.Path // in the annotation
 	name  string
-	sides [2][]path // once it's in a block, from the innermost list on
-	about [2]string // the first path of each side, as messages have it
+	sides [2][]path   // once it's in a block, from the innermost list on
+	about [2][]string // those paths, as messages have them
 
 	// make makes values of one side of those of the other. self is the object as it was, of a rule that is early.
 	make func(c *conversion, d direction, self map[string]any, in, out []any) error
@@ -69,7 +68,8 @@ func (r *rule) failed(c *conversion, d direction, err error) error {
 	if ended := c.ctx.Err(); ended != nil {
 		return ended
 	}
-	return &Error{From: c.from, To: c.to, Rule: strings.TrimPrefix(r.at.String(), root.String()), Field: cmp.Or(r.about[d], r.about[1-d]), Err: err}
+	about := append(slices.Clone(r.about[d]), r.about[1-d]...)[0]
+	return &Error{From: c.from, To: c.to, Rule: strings.TrimPrefix(r.at.String(), root.String()), Field: about, Err: err}
 }
 
 // anyPath returns one of the rule's paths.
@@ -122,7 +122,7 @@ func (r *rule) unannotate(side direction, v any) (any, error) {
 	}
 	value, _, err := jsontree.Decode([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("the annotation must have the JSON of %s", r.sides[side][0])
+		return nil, fmt.Errorf("the annotation must have the JSON of %s", r.about[side][0])
 	}
 	return value, nil
 }
@@ -194,7 +194,7 @@ func (r *rule) split(separator string, whole direction) *field.Error {
 		}
 		text, ok := in[0].(string)
 		if !ok {
-			return fmt.Errorf("%s must be text, and is %s", r.sides[whole][0], kindOf(in[0]))
+			return fmt.Errorf("%s must be text, and is %s", r.about[whole][0], kindOf(in[0]))
 		}
 		for i := range out {
 			part, rest, more := text, "", false
@@ -218,7 +218,7 @@ func (r *rule) part(side direction, i int, text string) (any, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%s must be an integer, and would be %q", r.sides[side][i], clip.Text(text))
+		return nil, fmt.Errorf("%s must be an integer, and would be %q", r.about[side][i], clip.Text(text))
 	}
 	return n, nil
 }
