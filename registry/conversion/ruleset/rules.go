@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -58,7 +59,10 @@ func (r *Rules) Convert(ctx context.Context, object map[string]any, from, to str
 	if a == nil || b == nil {
 		return fmt.Errorf("there is no conversion from %q to %q", from, to)
 	}
-	c := &conversion{ctx: ctx, budget: celconfig.RuntimeCELCostBudget}
+	c := conversions.Get().(*conversion)
+	defer conversions.Put(c)
+	c.ctx, c.budget = ctx, celconfig.RuntimeCELCostBudget
+	defer c.forget()
 	if err := c.walk(object, a, b); err != nil {
 		return err
 	}
@@ -72,7 +76,33 @@ type conversion struct {
 	budget int64  // what is left for expressions, in apiserver's units
 	from   string // of the step that is under way
 	to     string
+
+	values []any // on their way between two places, of the object and of those around it
 }
+
+// conversions holds *conversion, for their values. They have forgotten everything.
+var conversions = sync.Pool{New: func() any { return &conversion{values: make([]any, 0, pooledValues)} }}
+
+// pooledValues is how many values there's room for without an allocation.
+const pooledValues = 128
+
+func (c *conversion) forget() {
+	clear(c.values[:cap(c.values)])
+	*c = conversion{values: c.values[:0]}
+}
+
+// room returns room for values, until it's given back.
+func (c *conversion) room(n int) (values []any) {
+	used := len(c.values)
+	if used+n > cap(c.values) {
+		return make([]any, n)
+	}
+	c.values = c.values[:used+n]
+	return c.values[used : used+n : used+n]
+}
+
+// giveBack gives back all values but so many.
+func (c *conversion) giveBack(used int) { c.values = c.values[:used] }
 
 // walk goes from a version to another through the tree.
 func (c *conversion) walk(object map[string]any, a, b *version) error {
@@ -138,16 +168,10 @@ func (b *block) itemsOf(at path) *block {
 	return b.lists[len(b.lists)-1].items
 }
 
-// maxOnStack is how many values a conversion has without an allocation.
-const maxOnStack = 48
-
 // run converts one object. First comes what needs all of it as it was, then the items of lists, then what is taken and put.
 func (b *block) run(c *conversion, object map[string]any, d direction) error {
-	var few [maxOnStack]any
-	values := few[:]
-	if b.room > maxOnStack {
-		values = make([]any, b.room)
-	}
+	defer c.giveBack(len(c.values))
+	values := c.room(b.room)
 	if err := b.foresee(c, object, values, d); err != nil {
 		return err
 	}
