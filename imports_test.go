@@ -157,7 +157,8 @@ var floors = []floor{
 	{"backup/text", []string{"internal/exit", "client", "client/cli", "backup/document", "backup/own"}},
 	{"backup/undo", []string{"client", "client/cli", "backup/document", "backup/own"}},
 	{"backup/playback", []string{"internal/exit", "client", "client/cli", "backup/recording"}},
-	{"commands", []string{"internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text", "backup/undo", "backup/playback"}},
+	{"conversionhook", []string{"internal/exit", "internal/reload", "backup/document", "registry/clip", "registry/conversion/ruleset", "registry/crd", "registry/jsontree"}},
+	{"commands", []string{"conversionhook", "internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text", "backup/undo", "backup/playback"}},
 	{"", []string{"controllers", "internal/commandline", "internal/exit", "server", "client/cli", "commands", "dropin", "storage/etcd", "internal/disk"}}, // main
 }
 

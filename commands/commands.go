@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/backup/text"
 	"github.com/apiserver-lite/apiserver-lite/backup/undo"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/conversionhook"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
@@ -41,14 +42,14 @@ var groups = []struct {
 }{
 	{"Serve", []string{"serve", "envtest"}},
 	{"Objects of a server", []string{"get", "watch", "apply", "diff", "history", "undo", "delete", "export", "import", "record", "replay"}},
-	{"Operate", []string{"top", "snapshot", "rewrite", "member", "migrate"}},
+	{"Operate", []string{"top", "snapshot", "rewrite", "member", "migrate", "conversion-webhook"}},
 	{"This command line", []string{"completion", "help"}},
 }
 
 // Tree returns all commands of a process below one.
 func Tree(p cli.Process, s Server) *cobra.Command {
 	serve := &cobra.Command{Use: "serve", Short: "Serve, as without a command", Long: about}
-	root := commandline.Root(append(append(cli.Commands(p), append(text.Commands(p), playback.Commands(p)...)...), undo.Command(p), backup.Command(p), migrate.Command(p.Out, p.Err), envtest(p), manual(p), serve)...)
+	root := commandline.Root(append(append(cli.Commands(p), append(text.Commands(p), playback.Commands(p)...)...), undo.Command(p), backup.Command(p), migrate.Command(p.Out, p.Err), conversionhook.Command(p.Out, p.Err), envtest(p), manual(p), serve)...)
 	root.Long = about
 	for _, cmd := range []*cobra.Command{root, serve} {
 		cmd.Flags().SortFlags = false
