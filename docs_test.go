@@ -111,6 +111,7 @@ func TestDocsFlags(t *testing.T) {
 		"CHANGELOG.md":              slices.Concat(commands, asKubernetes),
 		"docs/testing.md":           asKubernetes,
 		"docs/client.md":            commands,
+		"docs/conversion.md":        commands,
 		"docs/history.md":           commands,
 		"docs/monitor.md":           commands,
 		"examples/cluster/local.sh": commands,

@@ -27,6 +27,8 @@ var blocks = []struct {
 	{page: "admission", begins: "apiserver-lite --webhook-addresses", want: "example created"},
 	{page: "admission", begins: "apiserver-lite --builtin=all", want: "listening on"},
 	{page: "policies", begins: "kubectl apply", server: "apiserver-lite --tls", want: "unknown color blue", fails: true},
+	{page: "conversion", begins: "apiserver-lite --ephemeral", want: `"interval": "30s"`},
+	{page: "conversion", begins: "apiserver-lite conversion-webhook", not: "it needs a cluster; conversionhook's tests serve one"},
 	{page: "encryption", begins: "cat > encryption.yaml", want: "NDcxMQ==1\n"},
 	{page: "faults", begins: "apiserver-lite --ephemeral --faults", want: `"fault":"status 503 after"`},
 	{page: "history", begins: "export APISERVER_LITE_SERVER", server: "apiserver-lite --ephemeral", want: "yes"},

@@ -71,53 +71,44 @@ func (e *Endpoint) Losses(ctx context.Context, next, prev *object.Object) (errs 
 	if !e.Res.byRules() || prev != nil && object.SameContent(next, prev, "") && maps.Equal(next.Meta.Annotations, prev.Meta.Annotations) {
 		return nil, nil
 	}
-	own, err := e.alone(next)
-	if err != nil {
-		return nil, err
-	}
 	for _, other := range e.Res.Versions {
 		if other == e || other != e.Res.Storage && !slices.Contains(e.Res.endpoints, other) {
 			continue
 		}
-		lost, err := e.lossesIn(ctx, other, own)
-		if err != nil {
-			return nil, err
+		lost, err := e.lossesIn(ctx, other, next, false)
+		if len(lost) > 0 && err == nil { // what hooks have left may not fit the schema yet
+			lost, err = e.lossesIn(ctx, other, next, true)
 		}
-		if len(lost) == 0 {
-			continue
-		}
-		if prev != nil {
-			before, err := e.alone(prev)
-			if err != nil {
-				return nil, err
-			}
-			already, err := e.lossesIn(ctx, other, before)
-			if err != nil {
-				return nil, err
-			}
+		if len(lost) > 0 && err == nil && prev != nil {
+			var already field.ErrorList
+			already, err = e.lossesIn(ctx, other, prev, true)
 			lost = slices.DeleteFunc(lost, func(l *field.Error) bool {
 				return slices.ContainsFunc(already, func(a *field.Error) bool { return *a == *l })
 			})
+		}
+		if err != nil {
+			return nil, err
 		}
 		errs = append(errs, lost...)
 	}
 	return errs, nil
 }
 
-// alone returns an object as its version keeps it, for conversions: what nobody else has, and without managedFields.
-func (e *Endpoint) alone(o *object.Object) (map[string]any, error) {
+// lossesIn returns what isn't the same after an object of the endpoint's was converted to another version and back. prune has the
+// endpoint's schema prune it before.
+func (e *Endpoint) lossesIn(ctx context.Context, other *Endpoint, o *object.Object, prune bool) (field.ErrorList, error) {
 	without := *o
-	without.Managed = nil
-	tree, err := without.RawTree(e.APIVersion(), e.Kind)
+	without.Managed = nil // which rules can't touch
+	own, err := without.RawTree(e.APIVersion(), e.Kind)
 	if err != nil {
 		return nil, err
 	}
-	tree = object.DeepCopy(tree)
-	return tree, e.Schema.Prune(tree)
-}
-
-// lossesIn returns what isn't the same after a tree of the endpoint's was converted to another version and back.
-func (e *Endpoint) lossesIn(ctx context.Context, other *Endpoint, own map[string]any) (field.ErrorList, error) {
+	if prune {
+		own = object.DeepCopy(own)
+		if err := e.Schema.Prune(own); err != nil {
+			return nil, err
+		}
+	}
 	tree := object.DeepCopy(own)
 	for _, to := range []*Endpoint{other, e} {
 		err := e.Res.Convert(ctx, to, []map[string]any{tree})

@@ -2,10 +2,13 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion/ruleset"
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -122,4 +125,98 @@ func TestRulesThatLose(t *testing.T) {
 	check(t, s.Get(things2Path+"/a"), "spec.mode=manual")
 	check(t, send(t, s, 200, "PATCH", path+"/status", mergePatch, `{"metadata":{"annotations":{"apiserver-lite/conversion":"["}}}`), "kind=CustomResourceDefinition")
 	check(t, s.Get(things2Path+"/a"), "spec.mode=manual spec.host=h")
+}
+
+// TestRulesBesideAWebhook: where the annotation is, the webhook isn't asked; without it, it is.
+func TestRulesBesideAWebhook(t *testing.T) {
+	t.Parallel()
+	h := newWebhook(t)
+	s := servertest.New(t, func(s *server.Server) {
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	def := convertedByRules(t, `[{versions: [v1, v2], rules: [{cel: {from: spec.size, to: spec.length, forth: size(value), back: "'' + ['', 'y', 'yy', 'yyy'][value]"}}]}]`,
+		`"size":{"type":"string"}`, `"length":{"type":"integer"}`)
+	s.PostYAML(definitionsPath, strings.Replace(def, `"group":`, `"conversion":`+h.conversion()+`,"group":`, 1))
+	s.PostYAML(thingsPath, thing("v1", "a", `,"spec":{"size":"yyy"}`))
+	check(t, s.Get(things2Path+"/a"), "spec.length=3 spec.junk=")
+	if n := h.converted.Load(); n != 0 {
+		t.Errorf("the webhook was asked for %d objects", n)
+	}
+	w := s.Watch(things2Path + "?watch=true")
+	send(t, s, 200, "PATCH", definitionsPath+"/things.example.com", mergePatch, `{"metadata":{"annotations":{"apiserver-lite/conversion":null}}}`)
+	for { // the watch ends, because its objects are others now
+		if _, err := w.Next(); err != nil {
+			break
+		}
+	}
+	check(t, s.Get(things2Path+"/a"), "spec.length=3")
+	if h.converted.Load() == 0 {
+		t.Error("the webhook wasn't asked")
+	}
+}
+
+// TestRulesAfterObjects: objects that are older than the rules, and that lose something by them, can be read, changed elsewhere and
+// deleted.
+func TestRulesAfterObjects(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	const schema1, schema2 = `"at":{"type":"string"},"n":{"type":"integer"}`, `"host":{"type":"string"},"port":{"type":"string"},"n":{"type":"integer"}`
+	def := convertedByRules(t, `[{versions: [v1, v2], rules: [{split: {from: spec.at, to: [spec.host, spec.port], separator: ":"}}]}]`, schema1, schema2)
+	plain := strings.Replace(def, ruleset.Annotation, "example.com/none", 1)
+	s.PostYAML(definitionsPath, plain)
+	s.PostYAML(thingsPath, thing("v1", "a", `,"metadata":{"name":"a","finalizers":["example.com/f"]},"spec":{"at":"h:01","n":1}`))
+	path := definitionsPath + "/things.example.com"
+	ruled := func(kind string) {
+		t.Helper()
+		rules := `[{versions: [v1, v2], rules: [{split: {from: spec.at, to: [spec.host, spec.port], separator: ":"}}]}]`
+		text, _ := json.Marshal(rules)
+		send(t, s, 200, "PATCH", path, jsonPatch, fmt.Sprintf(`[{"op":"add","path":"/metadata/annotations/apiserver-lite~1conversion","value":%s},
+			{"op":"replace","path":"/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/port/type","value":"%s"}]`, text, kind))
+	}
+	ruled("integer")
+	check(t, s.Get(things2Path+"/a"), "spec.host=h spec.port=1")
+	check(t, send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{"spec":{"n":2}}`), "spec.n=2 spec.at=h:01")
+	check(t, send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{"metadata":{"labels":{"a":"b"}}}`), "metadata.labels.a=b spec.at=h:01")
+	res, body := s.Do("POST", thingsPath, thing("v1", "b", `,"spec":{"at":"h:01"}`))
+	if res.StatusCode != 422 {
+		t.Errorf("%s %s", res.Status, body)
+	}
+	// What can't be converted at all is a corrupt object in that version, and an object in its own.
+	send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{"spec":{"at":"h:1"}}`)
+	ruled("string")
+	check(t, send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{"spec":{"at":"h:x"}}`), "spec.at=h:x")
+	ruled("integer")
+	res, body = s.Do("GET", things2Path+"/a", "")
+	if got := status(t, res, body); res.StatusCode != 500 || !strings.Contains(got.Message, "conversion from v1 to v2 by [0].rules[0].split: spec.port must be an integer") {
+		t.Errorf("%s %s", res.Status, body)
+	}
+	check(t, send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{"spec":{"n":3}}`), "spec.n=3 spec.at=h:x")
+	check(t, send(t, s, 200, "DELETE", thingsPath+"/a", "", ""), "metadata.deletionTimestamp!=")
+	send(t, s, 200, "PATCH", thingsPath+"/a", mergePatch, `{"metadata":{"finalizers":null}}`)
+	send(t, s, 404, "GET", thingsPath+"/a", "", "")
+}
+
+// TestRulesOfThreeVersions: an object goes through a version that isn't served, and is stored in one that isn't the first.
+func TestRulesOfThreeVersions(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	def := convertedByRules(t, `[{versions: [v1, v2], rules: [{rename: {from: spec.a, to: spec.b}}]}, {versions: [v2, v3], rules: [{rename: {from: spec.b, to: spec.c}}, {default: {to: spec.d, value: 5}}]}]`,
+		`"a":{"type":"string"}`, `"b":{"type":"string"}`, `"c":{"type":"string"},"d":{"type":"integer"}`)
+	var d map[string]any
+	if err := json.Unmarshal([]byte(def), &d); err != nil {
+		t.Fatal(err)
+	}
+	versions := d["spec"].(map[string]any)["versions"].([]any)
+	versions[0].(map[string]any)["storage"], versions[1].(map[string]any)["storage"], versions[1].(map[string]any)["served"] = false, true, false
+	text, _ := json.Marshal(d)
+	s.PostYAML(definitionsPath, string(text))
+	v3 := strings.Replace(thingsPath, "v1", "v3", 1)
+	check(t, s.PostYAML(thingsPath, thing("v1", "a", `,"spec":{"a":"x"}`)), "spec.a=x")
+	check(t, s.Get(v3+"/a"), "apiVersion=example.com/v3 spec.c=x spec.d=5 spec.a= spec.b=")
+	check(t, send(t, s, 200, "PATCH", v3+"/a", mergePatch, `{"spec":{"c":"y"}}`), "spec.c=y")
+	check(t, s.Get(thingsPath+"/a"), "apiVersion=example.com/v1 spec.a=y spec.d= metadata.generation=2")
+	res, body := s.Do("PATCH", v3+"/a", `{"spec":{"d":6}}`, "Content-Type", mergePatch)
+	if got := status(t, res, body); res.StatusCode != 422 || !strings.Contains(got.Message, "spec.d") || !strings.Contains(got.Message, "v1") {
+		t.Errorf("%s %s", res.Status, body)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion/ruleset"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 const (
@@ -98,4 +99,22 @@ func BenchmarkConvertedList(b *testing.B) {
 		}
 		perObject(b, used)
 	})
+}
+
+// BenchmarkTrial is what a write of an object of a kilobyte takes more because of ten rules: there and back.
+func BenchmarkTrial(b *testing.B) {
+	s := start(b, "", registry.Options{})
+	s.ok(s.crds().Create(s.ctx, "", nil, convertedBy(b, tenRules)))
+	e := s.at("example.com", "v1", "gadgets").Endpoint
+	body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"w","labels":{"app":"a"}},"spec":%s}`, fmt.Sprintf(convertedSpec, strings.Repeat("lorem ipsum ", 40)))
+	o, err := object.DecodeStored([]byte(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if lost, err := e.Losses(s.ctx, o, nil); err != nil || len(lost) > 0 {
+			b.Fatal(lost, err)
+		}
+	}
 }
