@@ -6,9 +6,9 @@
 // converted first, by a Conversion, and an Encoding makes it protobuf. What those two make is kept with the object, for all
 // readers.
 //
-// Nothing here knows which objects there are, or who asks. The package starts no goroutine. It has one lock,
-// Conversion.mu, under which Conversion.Needed is called and nothing else: a leaf.
+// Nothing here knows which objects there are, or who asks. The package starts no goroutine. Its locks are
+// leaves: Conversion.mu, under which Conversion.Needed is called and nothing else, and Conversions.mu.
 //
-// Bounds: jsonscan.MaxDepth and maxStored for what is scanned, and what NewMessages is given. What conversions make grows with the
-// objects and the versions that are read. Conversions counts it.
+// Bounds: jsonscan.MaxDepth and maxStored for what is scanned, and what NewMessages is given. What conversions remember is
+// bounded by MaxConvertedBytes.
 package kube

@@ -77,6 +77,9 @@ func (c *checker) checkPaths(r *rule) *field.Error {
 				kind = s.Type
 			}
 			r.types[side] = append(r.types[side], kind)
+			if r.fills && s != nil && !takes(s, r.value) {
+				return field.Invalid(r.at.Child("value"), r.value, fmt.Sprintf("%s of version %s doesn't take it", p, c.versions[side]))
+			}
 			if err := c.note(r, side, p); err != nil {
 				return err
 			}
@@ -302,6 +305,26 @@ func (c *checker) checkMap(side int, r *rule, own *structuralschema.Structural) 
 			c.lose(side, r.sides[side][0], fmt.Sprintf("%q becomes %q, which %s doesn't take", from, to, r.sides[1-side][0]))
 		}
 	}
+}
+
+// takes tells whether a schema takes a value, as far as types and the values that it lists tell.
+func takes(s *structuralschema.Structural, value any) bool {
+	kind := ""
+	switch v := value.(type) {
+	case string:
+		return lists(s, v) && fits(&structuralschema.Structural{Generic: structuralschema.Generic{Type: "string"}}, s)
+	case bool:
+		kind = "boolean"
+	case int64:
+		kind = "integer"
+	case float64:
+		return s.Type == "number" || s.Type == "" && !s.XIntOrString
+	case []any:
+		kind = "array"
+	case map[string]any:
+		kind = "object"
+	}
+	return fits(&structuralschema.Structural{Generic: structuralschema.Generic{Type: kind}}, s)
 }
 
 // lists tells whether a schema takes a value, by those that it lists.

@@ -45,6 +45,7 @@ type rule struct {
 	whole bool              // values stay as they are, so that both schemas must keep the same
 	fills bool              // it puts values only where nothing is, as defaults do
 	keeps bool              // it takes nothing: the default of a field that both versions have
+	value any               // what a default puts
 	by    map[string]string // what a map makes of values
 	types [2][]string       // of the fields of both sides as the schemas have them; "" where nothing is known
 }
@@ -139,7 +140,7 @@ func (r *rule) setDefault(raw json.RawMessage) *field.Error {
 	if _, text := value.(string); !text && r.anyPath().isAnnotation() {
 		return field.Invalid(r.at.Child("value"), clip.Text(string(raw)), "must be text, because it's for an annotation")
 	}
-	r.fills = true
+	r.fills, r.value = true, value
 	r.make = func(_ *conversion, _ direction, _ map[string]any, _, out []any) error {
 		if len(out) > 0 {
 			out[0] = runtime.DeepCopyJSONValue(value)
