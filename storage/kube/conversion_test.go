@@ -131,3 +131,30 @@ func TestConvertedAreForgotten(t *testing.T) {
 		t.Errorf("what was forgotten was made %d times: %v", made["w01"], err)
 	}
 }
+
+// TestNoConversionIsKept: what conversions remember keeps none of them alive, nor the definition that it's made from.
+func TestNoConversionIsKept(t *testing.T) {
+	var cs Conversions
+	gone := make(chan struct{})
+	func() {
+		c := cs.New(1, func(*Object) bool { return true }, func(context.Context, []*Object) ([][]byte, error) {
+			return [][]byte{[]byte(`{"converted":true}`)}, nil
+		})
+		runtime.AddCleanup(c, func(gone chan struct{}) { close(gone) }, gone)
+		o := NewObject("/registry/example.com/widgets/ns1/w", widget("w", ""), 1)
+		if _, err := (&View{Conversion: c}).Shown(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	for end := time.Now().Add(10 * time.Second); ; runtime.GC() {
+		select {
+		case <-gone:
+			runtime.KeepAlive(&cs)
+			return
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("a conversion is still in memory, of an object that is gone")
+		}
+	}
+}

@@ -33,7 +33,7 @@ type Conversions struct {
 // rememberer is an object that remembers what a conversion made of it.
 type rememberer struct {
 	of   weak.Pointer[Object] // so that nothing is kept alive
-	by   *Conversion
+	by   weak.Pointer[Conversion] // it leads to all that a definition is made into
 	size int64
 }
 
@@ -79,17 +79,17 @@ func (cs *Conversions) hold(o *Object, by *Conversion, made *Object) {
 	for spared := 0; len(cs.remembered) > 0 && cs.held+size > most; {
 		oldest := cs.remembered[0]
 		cs.remembered = cs.remembered[1:]
-		if of := oldest.of.Value(); of != nil {
-			if f := of.made(oldest.by); f != nil && f.asked.Swap(false) && spared < maxSpared {
+		if of, by := oldest.of.Value(), oldest.by.Value(); of != nil && by != nil {
+			if f := of.made(by); f != nil && f.asked.Swap(false) && spared < maxSpared {
 				spared++
 				cs.remembered = append(cs.remembered, oldest)
 				continue
 			}
-			of.forget(oldest.by)
+			of.forget(by)
 		}
 		cs.held -= oldest.size
 	}
-	cs.remembered = append(cs.remembered, rememberer{of: weak.Make(o), by: by, size: size})
+	cs.remembered = append(cs.remembered, rememberer{of: weak.Make(o), by: weak.Make(by), size: size})
 	cs.held += size
 }
 

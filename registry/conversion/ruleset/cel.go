@@ -23,12 +23,15 @@ const (
 	valueName = "value" // the field that is taken, if it's one
 )
 
+// maxNesting bounds how deep an expression nests: checking its types takes the third power of that.
+const maxNesting = 50
+
 // environmentOfRules has the language, the libraries and the costs by which schemas of definitions are validated. It's made once
 // in a process.
 var environmentOfRules = sync.OnceValues(func() (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: utilversion.MajorMinor(1, 0), // always
-		EnvOptions:        []cel.EnvOption{cel.Variable(selfName, cel.DynType), cel.Variable(valueName, cel.DynType)},
+		EnvOptions:        []cel.EnvOption{cel.ParserRecursionLimit(maxNesting), cel.Variable(selfName, cel.DynType), cel.Variable(valueName, cel.DynType)},
 	}, environment.StrictCostOpt)
 	if err != nil {
 		return nil, err

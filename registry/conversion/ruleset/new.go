@@ -36,6 +36,9 @@ func New(d *apiextensionsv1.CustomResourceDefinition) (*Rules, field.ErrorList) 
 	if n > MaxRules {
 		return nil, field.ErrorList{field.TooMany(root, n, MaxRules)}
 	}
+	if len(pairs) > MaxPairs {
+		return nil, field.ErrorList{field.TooMany(root, len(pairs), MaxPairs)}
+	}
 	r := &Rules{group: d.Spec.Group, versions: map[string]*version{}}
 	schemas := map[string]*structuralschema.Structural{}
 	for i := range d.Spec.Versions {

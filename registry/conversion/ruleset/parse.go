@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -18,6 +19,9 @@ const Annotation = "apiserver-lite/conversion"
 // MaxRules is how many rules a definition may have. With the 256 KiB that Kubernetes gives an object's annotations it bounds
 // what checking them takes.
 const MaxRules = 500
+
+// MaxPairs is how many pairs of versions a definition may have. Checking one walks through both schemas.
+const MaxPairs = 50
 
 // pairText is a pair of versions as the annotation has it.
 type pairText struct {
@@ -87,10 +91,29 @@ func (t *texts) UnmarshalJSON(raw []byte) error {
 // parse reads the annotation.
 func parse(text string) ([]pairText, error) {
 	var pairs []pairText
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal([]byte(text), &root); err == nil {
+		if err := checkAnchors(&root); err != nil {
+			return nil, err
+		}
+	}
 	if err := yaml.UnmarshalStrict([]byte(text), &pairs); err != nil {
 		return nil, fmt.Errorf("must be a list of pairs of versions with their rules: %s", clip.Text(strings.ReplaceAll(err.Error(), "\n", " ")))
 	}
 	return pairs, nil
+}
+
+// checkAnchors refuses anchors: 30 KB of text with aliases of one can be gigabytes.
+func checkAnchors(n *yamlv3.Node) error {
+	if n.Anchor != "" {
+		return fmt.Errorf("line %d: anchors (&%.40s) are not supported: write the value out", n.Line, n.Anchor)
+	}
+	for _, child := range n.Content {
+		if err := checkAnchors(child); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rule reads a rule that is at a place of the annotation.

@@ -9,6 +9,9 @@ import (
 // each is the step of a path into every item of a list. No field is called so: a bracket ends a name.
 const each = "[*]"
 
+// maxSteps bounds a path: each of its beginnings is kept while rules are checked.
+const maxSteps = 100
+
 // path is where a field is: names of fields and keys, and each.
 type path []string
 
@@ -17,6 +20,9 @@ func parsePath(text string) (path, error) {
 	var p path
 	rest := text
 	for first := true; rest != "" || first; first = false {
+		if len(p) == maxSteps {
+			return nil, fmt.Errorf("it has more than %d steps", maxSteps)
+		}
 		if strings.HasPrefix(rest, "[") && !first {
 			key, after, closed := strings.Cut(rest[1:], "]")
 			switch {
