@@ -32,7 +32,7 @@ type Conversions struct {
 
 // rememberer is an object that remembers what a conversion made of it.
 type rememberer struct {
-	of   weak.Pointer[Object] // so that nothing is kept alive
+	of   weak.Pointer[Object]     // so that nothing is kept alive
 	by   weak.Pointer[Conversion] // it leads to all that a definition is made into
 	size int64
 }

@@ -106,11 +106,21 @@ func (c *conversion) evaluate(p cel.Program, self map[string]any, in []any) (any
 	if v.Type() == celtypes.NullType {
 		return absent, nil
 	}
-	return native(v)
+	return c.native(v)
 }
 
-// native returns a value of CEL as objects have it. It shares nothing with them.
-func native(v ref.Val) (any, error) {
+// valueSize is about how many bytes a value takes besides its text.
+const valueSize = 16
+
+// native returns a value of CEL as objects have it. It shares nothing with them: of what CEL shares each is another one.
+func (c *conversion) native(v ref.Val) (any, error) {
+	size := valueSize
+	if text, ok := v.(celtypes.String); ok {
+		size += len(text)
+	}
+	if err := c.grow(size); err != nil {
+		return nil, err
+	}
 	switch v := v.(type) {
 	case celtypes.Null:
 		return nil, nil
@@ -131,11 +141,11 @@ func native(v ref.Val) (any, error) {
 	case celtypes.String:
 		return string(v), nil
 	case traits.Mapper:
-		return nativeMap(v)
+		return c.nativeMap(v)
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == celtypes.True; {
-			item, err := native(it.Next())
+			item, err := c.native(it.Next())
 			if err != nil {
 				return nil, err
 			}
@@ -148,7 +158,7 @@ func native(v ref.Val) (any, error) {
 	return nil, fmt.Errorf("the expression returns a %s, which JSON doesn't have", v.Type().TypeName())
 }
 
-func nativeMap(v traits.Mapper) (any, error) {
+func (c *conversion) nativeMap(v traits.Mapper) (any, error) {
 	m := map[string]any{}
 	for it := v.Iterator(); it.HasNext() == celtypes.True; {
 		key := it.Next()
@@ -156,7 +166,10 @@ func nativeMap(v traits.Mapper) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("the expression returns a map with a key that isn't text, but a %s", key.Type().TypeName())
 		}
-		value, err := native(v.Get(key))
+		if err := c.grow(len(name)); err != nil {
+			return nil, err
+		}
+		value, err := c.native(v.Get(key))
 		if err != nil {
 			return nil, err
 		}

@@ -41,13 +41,29 @@ type rule struct {
 	// make makes values of one side of those of the other. self is the object as it was, of a rule that is early.
 	make func(c *conversion, d direction, self map[string]any, in, out []any) error
 
-	early bool              // it needs the object as it was
-	whole bool              // values stay as they are, so that both schemas must keep the same
-	fills bool              // it puts values only where nothing is, as defaults do
-	keeps bool              // it takes nothing: the default of a field that both versions have
-	value any               // what a default puts
-	by    map[string]string // what a map makes of values
-	types [2][]string       // of the fields of both sides as the schemas have them; "" where nothing is known
+	early     bool              // it needs the object as it was
+	whole     bool              // values stay as they are, so that both schemas must keep the same
+	fills     bool              // it puts values only where nothing is, as defaults do
+	keeps     bool              // it takes nothing: the default of a field that both versions have
+	value     any               // what a default puts
+	valueSize int               // of a default, as JSON, or of the separators
+	by        map[string]string // what a map makes of values
+	types     [2][]string       // of the fields of both sides as the schemas have them; "" where nothing is known
+}
+
+// size is how many bytes a rule can make besides what it takes: names, and the values that it has.
+func (r *rule) size() int {
+	n := 0
+	for _, paths := range r.sides {
+		for _, p := range paths {
+			n += len(p.key())
+		}
+	}
+	longest := 0
+	for from, to := range r.by {
+		longest = max(longest, len(from), len(to))
+	}
+	return n + longest + r.valueSize
 }
 
 // slots returns the places of a rule's values, and those of the rules after it.
@@ -140,7 +156,7 @@ func (r *rule) setDefault(raw json.RawMessage) *field.Error {
 	if _, text := value.(string); !text && r.anyPath().isAnnotation() {
 		return field.Invalid(r.at.Child("value"), clip.Text(string(raw)), "must be text, because it's for an annotation")
 	}
-	r.fills, r.value = true, value
+	r.fills, r.value, r.valueSize = true, value, len(raw)
 	r.make = func(_ *conversion, _ direction, _ map[string]any, _, out []any) error {
 		if len(out) > 0 {
 			out[0] = runtime.DeepCopyJSONValue(value)
@@ -182,6 +198,7 @@ func (r *rule) split(separator string, whole direction) *field.Error {
 	if len(r.sides[1-whole]) < 2 {
 		return field.Invalid(r.at.Child(sideNames[1-whole]), len(r.sides[1-whole]), "must be at least two parts")
 	}
+	r.valueSize = len(separator) * len(r.sides[1-whole])
 	r.make = func(_ *conversion, d direction, _ map[string]any, in, out []any) (err error) {
 		if d != whole {
 			out[0], err = r.joined(in, separator)

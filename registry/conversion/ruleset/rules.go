@@ -76,8 +76,21 @@ type conversion struct {
 	budget int64  // what is left for expressions, in apiserver's units
 	from   string // of the step that is under way
 	to     string
+	made   int // about how many bytes of it rules have made; at most maxMade
 
 	values []any // on their way between two places, of the object and of those around it
+}
+
+// maxMade bounds what rules make of one object, in bytes. A default, a name or a text for each item of a list, and what an expression
+// has many times, could be gigabytes.
+const maxMade = 16 << 20
+
+// grow counts what rules make.
+func (c *conversion) grow(size int) error {
+	if c.made += size; c.made > maxMade {
+		return fmt.Errorf("the rules make more than %d bytes of the object", maxMade)
+	}
+	return nil
 }
 
 // conversions holds *conversion, for their values. They have forgotten everything.
@@ -132,6 +145,7 @@ type block struct {
 	rules []*rule
 	lists []list
 	room  int // how many values the rules take and make
+	size  int // how many bytes they can make besides what they take
 }
 
 // list has the rules for the items of a list.
@@ -155,6 +169,7 @@ func (b *block) add(r *rule) {
 	}
 	b.rules = append(b.rules, r)
 	b.room += len(r.sides[first]) + len(r.sides[second])
+	b.size += r.size()
 }
 
 // itemsOf returns the rules for the items of a list.
@@ -170,6 +185,9 @@ func (b *block) itemsOf(at path) *block {
 
 // run converts one object. First comes what needs all of it as it was, then the items of lists, then what is taken and put.
 func (b *block) run(c *conversion, object map[string]any, d direction) error {
+	if err := c.grow(b.size); err != nil && len(b.rules) > 0 {
+		return b.rules[0].failed(c, d, err)
+	}
 	defer c.giveBack(len(c.values))
 	values := c.room(b.room)
 	if err := b.foresee(c, object, values, d); err != nil {
