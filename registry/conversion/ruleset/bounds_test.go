@@ -12,11 +12,11 @@ func TestMadeIsBounded(t *testing.T) {
 	t.Parallel()
 	const open = `:{"x-kubernetes-preserve-unknown-fields":true}`
 	list := listOf("l", `"a":`+text+`,"b":`+text+`,"c":`+text)
-	long, items := strings.Repeat("x", 100_000), `{spec: {l: [`+strings.Repeat(`{a: y},`, 1000)+`]}}`
+	long, items := strings.Repeat("x", 100_000), `{spec: {l: [`+strings.Repeat(`{a: z},`, 1000)+`]}}`
 	for _, tc := range []struct{ name, rule, schema1, schema2, object, field string }{
 		{"values in each other", `{cel: {from: spec.a, to: spec.b, forth: '[value]` + strings.Repeat(`.map(x, [x, x])`, 30) + `', back: 'value'}}`, `"a"` + open, `"b"` + open, `{spec: {a: 1}}`, "spec.a"},
 		{"long defaults", `{default: {to: "spec.l[*].d", value: ` + long + `}}`, list, listOf("l", `"a":`+text+`,"b":`+text+`,"c":`+text+`,"d":`+text), items, "d"},
-		{"long texts", `{map: {from: "spec.l[*].a", to: "spec.l[*].a", values: {y: ` + long + `}}}`, list, list, items, "a"},
+		{"long texts", `{map: {from: "spec.l[*].a", to: "spec.l[*].a", values: {z: ` + long + `}}}`, list, list, items, "a"},
 		{"long separators", `{join: {from: ["spec.l[*].a", "spec.l[*].b"], to: "spec.l[*].j", separator: ` + long + `}}`, listOf("l", `"a":`+text+`,"b":`+text), listOf("l", `"j":`+text), items, "a"},
 		{"long names", `{rename: {from: "spec.l[*].a", to: "spec.l[*].` + long + `"}}`, listOf("l", `"a":`+text), listOf("l", `"`+long+`":`+text), items, "a"},
 	} {
