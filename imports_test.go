@@ -126,7 +126,7 @@ var floors = []floor{
 	{"server/faketime", []string{"internal/clock", "registry/clip", "server/status"}},
 	{"server/framing", []string{"kubeproto", "server/negotiation", "server/status", "server/wire", "watchstream"}},
 	{"server/watches", []string{"access", "fair", "registry/clip", "server/wire", "storage/cacher", "watchstream"}},
-	{"server/faults", []string{"access", "registry", "registry/clip", "registry/reads", "server/health", "server/watches", "server/wire", "watchstream"}},
+	{"server/faults", []string{"access", "registry", "registry/clip", "registry/reads", "server/faketime", "server/health", "server/watches", "server/wire", "watchstream"}},
 	{"server/recheck", []string{"access", "internal/loglimit", "registry/clip", "server/watches", "watchstream"}},
 	{"server/replica", []string{"controllers", "storage", "storage/kv", "storage/cacher", "storage/election"}},
 	{"server/secrets", []string{"access", "internal/private", "internal/reload", "storage"}},

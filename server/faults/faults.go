@@ -27,6 +27,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/faketime"
 	"github.com/apiserver-lite/apiserver-lite/server/health"
 )
 
@@ -151,10 +152,10 @@ func (f *Faults) Strike(w http.ResponseWriter, r *http.Request, asks *authorizer
 // logged returns what the log has of a text: a copy, so that the request it's of needn't stay.
 func logged(text string) string { return strings.Clone(clip.To(text, maxLogged)) }
 
-// exempt tells whether no rule is about a request: tests need the rules, and others the health.
+// exempt tells whether no rule is about a request: tests need the rules and the clock, and others the health.
 func exempt(r *http.Request) bool {
 	path := r.URL.Path
-	return path == Path || strings.HasPrefix(path, Path+"/") || path == LogPath || path == "/metrics" || health.Asks(r)
+	return path == Path || strings.HasPrefix(path, Path+"/") || path == LogPath || path == faketime.Path || path == "/metrics" || health.Asks(r)
 }
 
 // note puts a fault into the log.

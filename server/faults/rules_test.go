@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/faketime"
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 	"github.com/apiserver-lite/apiserver-lite/server/watches"
@@ -35,7 +36,7 @@ func TestMatch(t *testing.T) {
 		match        faults.Match
 		hits, misses []string // requests: method and path
 	}{
-		{"everything", faults.Match{}, []string{"GET /version", "GET /api", "GET " + configMaps, "DELETE /api/v1/namespaces/gone"}, []string{"GET /readyz", "GET /livez/ping", "GET /healthz", "GET /metrics", "GET " + faults.Path, "GET " + faults.LogPath, "GET " + faults.Path + "/rule"}},
+		{"everything", faults.Match{}, []string{"GET /version", "GET /api", "GET " + configMaps, "DELETE /api/v1/namespaces/gone"}, []string{"GET /readyz", "GET /livez/ping", "GET /healthz", "GET /metrics", "GET " + faults.Path, "GET " + faults.LogPath, "GET " + faults.Path + "/rule", "POST " + faketime.Path}},
 		{"verbs", faults.Match{Verbs: []string{"list", "patch"}}, []string{"GET " + configMaps}, []string{"GET " + configMaps + "/red", "GET /version"}},
 		{"a method as the verb of a path", faults.Match{Verbs: []string{"get"}}, []string{"GET /version", "GET " + configMaps + "/red"}, []string{"GET " + configMaps}},
 		{"resources", faults.Match{Resources: []string{"configmaps"}}, []string{"GET " + configMaps, "GET /api/v1/configmaps"}, []string{"GET /api/v1/secrets", "GET /version"}},
