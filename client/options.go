@@ -110,6 +110,9 @@ func (s *settings) only(v verb) url.Values {
 			query[name] = values
 		}
 	}
+	if v.name == aGet.name && query.Get("resourceVersionMatch") != matchExact { // which is what a version means there
+		query.Del("resourceVersionMatch")
+	}
 	return query
 }
 

@@ -92,7 +92,11 @@ func TestUselessOptionsAreRefused(t *testing.T) {
 		want string
 	}{
 		{"get of labels", func() error { _, err := things.Get(ctx, "x", Labels("a=b")); return err }, "Labels has no use in a get"},
-		{"get of a version", func() error { _, err := things.Get(ctx, "x", At("5")); return err }, "At has no use in a get"},
+		{"create at a version", func() error { _, err := things.Create(ctx, &object, At("5")); return err }, "At has no use in a create"},
+		{"read and patch at a version", func() error {
+			_, err := Update(ctx, things, "x", func(*Object) error { return nil }, At("5"))
+			return err
+		}, "At has no use in a patch"},
 		{"table of one", func() error { _, err := things.Table(ctx, "x", nil, Fields("a=b")); return err }, "Fields has no use in a get"},
 		{"table of some fields", func() error { _, err := things.Table(ctx, "", nil, Only("spec")); return err }, "Only has no use in a table, which has columns"},
 		{"create of some fields", func() error { _, err := things.Create(ctx, &object, Only("spec")); return err }, "Only has no use in a create"},
