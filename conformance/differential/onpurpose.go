@@ -71,7 +71,7 @@ var onPurpose = compiled([]purpose{
 // Each line is a sentence of docs/wire.md too, and at is what is there beside the mark of it.
 var unseen = []purpose{
 	{at: "in the order of their names", why: "Legacy discovery of definitions is in the order of names, so that two answers of one server are the same."},
-	{at: "/apiserver-lite/members", why: "The program's own paths are there: `/console`, `/apiserver-lite/members`, `/apiserver-lite/v1/…`, `/debug/watchers`, `/debug/quiescent`, `/debug/reset` and `/debug/snapshot`, because nothing of Kubernetes' says this."},
+	{at: "/apiserver-lite/members", why: "The program's own paths are there: `/console`, `/apiserver-lite/members`, `/apiserver-lite/v1/…`, `/debug/watchers`, `/debug/quiescent`, `/debug/reset`, `/debug/snapshot` and `/debug/clock`, because nothing of Kubernetes' says this."},
 	{at: "`metadata.managedFields` is kept", why: "Under the program's own name managedFields begin with an object's first apply, because to track every write costs several times what the write does. As `kube-apiserver`, or with `--managed-fields=always`, all are tracked."},
 	{at: "the message says what was expected", why: "Protobuf with fields that the envelope doesn't have, or that come twice, is 400: who sends them means something by them. kube-apiserver ignores them, or takes the last."},
 	{at: "a text that isn't UTF-8", why: "So is a text in it that isn't UTF-8: objects are stored as JSON, which can't say it."},
@@ -83,6 +83,9 @@ var unseen = []purpose{
 	{at: "in key order", why: "The state with which a watch begins comes in the order of keys, as a list has it. kube-apiserver promises no order."},
 	{at: "before a shutdown", why: "A watch with bookmarks gets one before a shutdown, so that it goes on elsewhere without a list."},
 	{at: "history reaches back `--history`", why: "History outlives a restart, because it's in the store: watches go on after it. kube-apiserver's begins anew."},
+	{at: "is the object at that version", why: "A get with `resourceVersionMatch=Exact` has the object of that version, because history has it. kube-apiserver ignores the match of a get, and answers with the newest."},
+	{at: "by rules in the annotation", why: "A definition's annotation `apiserver-lite/conversion` has rules that convert its objects, because a webhook is a server of its own to run."},
+	{at: "It needs `--ephemeral --fake-clock`", why: "`/debug/clock` moves the clock of a server of tests, so that what comes due in an hour needn't be waited for."},
 	{at: "Of several other subprotocols", why: "Of several subprotocols of a WebSocket the first is chosen, because libraries name several. kube-apiserver takes one."},
 	{at: "A program needs no `Origin`", why: "A program that opens a WebSocket needs no `Origin`, which only browsers have."},
 	{at: "a web page of another site is refused", why: "A web page of another site opens none, because the browser would lend it what its user may do."},
