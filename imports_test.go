@@ -155,7 +155,7 @@ var floors = []floor{
 	{"migrate", []string{"internal/commandline", "internal/exit", "storage", "storage/etcd", "storage/remote"}},
 	{"backup", []string{"internal/commandline", "internal/exit", "client", "client/cli", "storage/etcd", "storage/snapshot"}},
 	{"backup/text", []string{"internal/exit", "client", "client/cli", "backup/document", "backup/own"}},
-	{"backup/undo", []string{"client", "client/cli", "backup/document", "backup/own"}},
+	{"backup/undo", []string{"selectors", "client", "client/cli", "backup/document", "backup/own"}},
 	{"backup/playback", []string{"internal/exit", "client", "client/cli", "backup/recording"}},
 	{"conversionhook", []string{"internal/exit", "internal/reload", "backup/document", "registry/clip", "registry/conversion/ruleset", "registry/crd", "registry/jsontree"}},
 	{"commands", []string{"conversionhook", "internal/commandline", "internal/exit", "client/cli", "dropin", "migrate", "backup", "backup/text", "backup/undo", "backup/playback"}},

@@ -208,7 +208,7 @@ func NotOlderThan(version string) Option {
 	}
 }
 
-// At asks a list for the state at exactly that version. ErrExpired is returned if it's too old. Only apiserver-lite has a get at a version:
+// At asks a get or a list for the state at exactly that version. ErrExpired is returned if it's too old. Only apiserver-lite has a get at a version:
 // what another server answers is an error if it's newer.
 func At(version string) Option {
 	return func(s *settings) {

@@ -343,9 +343,80 @@ func TestBadPasts(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", c.path, r.StatusCode, got.Message, c.code, c.message)
 		}
 	}
+	if r, text := s.Do(http.MethodDelete, widgetsPath+"?at=2026-11-23T10:00:00Z", ""); status(t, r, text).Message != "at reads the past, and what is there now would be deleted: leave it out" {
+		t.Errorf("a deletion of the past: %s", text)
+	}
 	r, text := s.Do(http.MethodGet, widgetsPath+"/a?history=true", "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	if got := status(t, r, text); got.Message != "history is JSON: ask with Accept: application/json" {
 		t.Errorf("as a table: %s", text)
+	}
+}
+
+// TestHistoryBounded: an answer has a bound in bytes, and goes on where it ended; a patch that would have long paths replaces whole members.
+func TestHistoryBounded(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	large := func(i int) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"},"data":{"k":"%d%s"}}`, i, strings.Repeat("x", 900_000))
+	}
+	s.PostYAML(configMaps, large(0))
+	const versions = 12
+	for i := 1; i < versions; i++ {
+		send(t, s, 200, "PUT", configMaps+"/large", "", large(i))
+	}
+	text := s.Get(configMaps + "/large?history=true")
+	var h past
+	if err := json.Unmarshal([]byte(text), &h); err != nil || len(text) > 6<<20 || h.Metadata.Continue == "" {
+		t.Errorf("an answer of %d bytes with %d versions, and it goes on at %q, %v", len(text), len(h.Items), h.Metadata.Continue, err)
+	}
+	n := 0
+	for from := ""; ; from = "&from=" + h.Metadata.Continue {
+		h = past{}
+		if err := json.Unmarshal([]byte(s.Get(configMaps+"/large?history=true"+from)), &h); err != nil {
+			t.Fatal(err)
+		}
+		if n += len(h.Items); h.Metadata.Continue == "" {
+			break
+		}
+	}
+	if n != versions {
+		t.Errorf("%d versions in all pages, want %d", n, versions)
+	}
+	labels := func(value int) string {
+		var all []string
+		for i := range 800 {
+			all = append(all, fmt.Sprintf(`"a.long.prefix.of.a.label.that.is.repeated.%s/%d":"%d"`, strings.Repeat("x", 200), i, value))
+		}
+		return `{"metadata":{"annotations":{` + strings.Join(all, ",") + `}}}`
+	}
+	for i := range 2 {
+		send(t, s, 200, "PATCH", configMaps+"/large", mergePatch, labels(i))
+	}
+	all := historyOf(t, s, configMaps+"/large", 1)
+	if p := string(all[0].Patch); !strings.HasPrefix(p, `[{"op":"replace","path":"/metadata"`) {
+		t.Errorf("a patch of long paths is %.200s", p)
+	}
+}
+
+// TestHistoryAfterReset: history begins with a reset, whatever the store still has.
+func TestHistoryAfterReset(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.Snapshot("one")
+	for size := range 5 {
+		send(t, s, 200, "PATCH", widgetsPath+"/a", mergePatch, fmt.Sprintf(`{"spec":{"size":%d}}`, size+2))
+	}
+	s.ResetTo("one")
+	send(t, s, 200, "PATCH", widgetsPath+"/a", mergePatch, `{"spec":{"size":9}}`)
+	for _, page := range []int{0, 1} {
+		var h past
+		text := s.Get(fmt.Sprint(widgetsPath, "/a?history=true&limit=", page))
+		if err := json.Unmarshal([]byte(text), &h); err != nil || len(h.Items) > 2 || h.Items[0].Change != "changed" {
+			t.Errorf("in pages of %d: %s", page, text)
+		}
+	}
+	if all := historyOf(t, s, widgetsPath+"/a", 1); len(all) != 2 {
+		t.Errorf("after a reset history has %v", briefHistory(all))
 	}
 }
 

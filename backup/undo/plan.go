@@ -12,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/backup/document"
 	"github.com/apiserver-lite/apiserver-lite/backup/own"
 	"github.com/apiserver-lite/apiserver-lite/client"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
 // maxSteps is how many objects an undo changes at most: as many operations as a transaction has.
@@ -28,18 +29,17 @@ type Step struct {
 
 // plan is what makes of the present the state of then.
 type plan struct {
-	at     string // the version of then
-	labels string // selector; "" for all
+	server *client.Client
+	at     string                  // the version of then
+	labels selectors.LabelSelector // of what is meant: objects that it selects now or selected then
 	steps  []Step
-	notes  []string // for the user
+	notes  []string        // for the user
+	alive  map[string]bool // whether an object of a uid is there now, of those that were asked about
 }
 
 // add compares the objects of a kind in a collection, or with a name one of them, with what they were then.
 func (p *plan) add(ctx context.Context, kind client.ResourceInfo, of client.Collection[client.Object], name string) error {
-	options := []client.Option{client.Labels(p.labels)}
-	if p.labels == "" {
-		options = nil
-	}
+	var options []client.Option // without the labels, which may have changed
 	if name != "" {
 		options = append(options, client.Fields("metadata.name="+name))
 	}
@@ -61,11 +61,26 @@ func (p *plan) add(ctx context.Context, kind client.ResourceInfo, of client.Coll
 		}
 	}
 	for key := range names {
-		if err := p.compare(kind, key, then[key], now[key]); err != nil {
+		if !p.selects(then[key]) && !p.selects(now[key]) {
+			continue
+		}
+		if err := p.compare(ctx, kind, key, then[key], now[key]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// selects tells whether the labels select an object; nil is none.
+func (p *plan) selects(o document.Object) bool {
+	if o == nil {
+		return false
+	}
+	labels := map[string]string{}
+	for name, value := range document.Map(o, "metadata", "labels") {
+		labels[name], _ = value.(string)
+	}
+	return p.labels.Matches(selectors.SetOf(labels))
 }
 
 // read returns the objects of a collection by namespace/name.
@@ -89,7 +104,7 @@ func read(ctx context.Context, of client.Collection[client.Object], options ...c
 }
 
 // compare adds what makes an object what it was; nil is one that isn't there.
-func (p *plan) compare(kind client.ResourceInfo, name string, then, now document.Object) error {
+func (p *plan) compare(ctx context.Context, kind client.ResourceInfo, name string, then, now document.Object) error {
 	rank := document.Rank(kind.APIVersion, kind.Kind)
 	step := Step{Kind: kind, Name: name, rank: rank}
 	which := client.Which{Resource: own.FullName(kind), Namespace: document.NamespaceOf(now), Name: document.NameOf(now)}
@@ -98,7 +113,10 @@ func (p *plan) compare(kind client.ResourceInfo, name string, then, now document
 	case dying(now):
 		p.notes = append(p.notes, fmt.Sprintf("%s %s is being deleted, and left alone", own.FullName(kind), name))
 		return nil
-	case then == nil || dying(then):
+	case dying(then):
+		p.notes = append(p.notes, fmt.Sprintf("%s %s was being deleted then, and is left alone", own.FullName(kind), name))
+		return nil
+	case then == nil:
 		if now == nil || made(now, withStatus) {
 			return nil
 		}
@@ -109,6 +127,9 @@ func (p *plan) compare(kind client.ResourceInfo, name string, then, now document
 			return nil
 		}
 		own.Strip(then, withStatus)
+		if err := p.keepOwners(ctx, kind, name, then); err != nil {
+			return err
+		}
 		step.Change, step.operation = "created", client.Creating(then)
 	default:
 		if same(then, now, withStatus) {
@@ -116,6 +137,9 @@ func (p *plan) compare(kind client.ResourceInfo, name string, then, now document
 		}
 		if document.Text(then, "metadata", "uid") != document.Text(now, "metadata", "uid") { // the one of then is gone for good
 			own.Strip(then, withStatus)
+		}
+		if err := p.keepOwners(ctx, kind, name, then); err != nil {
+			return err
 		}
 		within := document.Map(then, "metadata")
 		within["resourceVersion"], within["uid"] = version(now), document.Text(now, "metadata", "uid")
@@ -127,6 +151,53 @@ func (p *plan) compare(kind client.ResourceInfo, name string, then, now document
 	}
 	p.steps = append(p.steps, step)
 	return nil
+}
+
+// keepOwners leaves of an object's owners those that are there now: with others, the object would be deleted as soon as it's back.
+func (p *plan) keepOwners(ctx context.Context, kind client.ResourceInfo, name string, o document.Object) error {
+	metadata := document.Map(o, "metadata")
+	var kept []any
+	for _, owner := range document.Owners(o) {
+		alive, err := p.isAlive(ctx, owner, document.NamespaceOf(o))
+		if err != nil {
+			return err
+		}
+		if alive {
+			kept = append(kept, owner)
+			continue
+		}
+		p.notes = append(p.notes, fmt.Sprintf("%s %s no longer names its owner %v %v, which isn't there any more", own.FullName(kind), name, owner["kind"], owner["name"]))
+	}
+	if delete(metadata, "ownerReferences"); len(kept) > 0 {
+		metadata["ownerReferences"] = kept
+	}
+	return nil
+}
+
+// isAlive tells whether the object that a reference names is there.
+func (p *plan) isAlive(ctx context.Context, owner map[string]any, namespace string) (bool, error) {
+	text := func(name string) string { value, _ := owner[name].(string); return value }
+	uid := text("uid")
+	if alive, known := p.alive[uid]; known {
+		return alive, nil
+	}
+	kind, err := p.server.FindKind(ctx, text("apiVersion"), text("kind"))
+	if errors.Is(err, client.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	of := client.Resource[client.Object](p.server, kind.APIVersion, kind.Plural)
+	if kind.Namespaced {
+		of = of.In(namespace)
+	}
+	found, err := of.Get(ctx, text("name"))
+	if err != nil && !errors.Is(err, client.ErrNotFound) {
+		return false, fmt.Errorf("the owner %s %s: %w", text("kind"), text("name"), err)
+	}
+	p.alive[uid] = err == nil && found.UID() == uid
+	return p.alive[uid], nil
 }
 
 // errTooMany is the bound's.

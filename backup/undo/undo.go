@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/backup/own"
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
 // Command returns the command of a process. It ends with exit code 0 when all is as it was then, or would be with --dry-run, 1 if the server
@@ -41,6 +42,7 @@ type command struct {
 	all       bool
 	dryRun    bool
 
+	selector       selectors.LabelSelector // labels, parsed
 	resource, name string
 }
 
@@ -52,7 +54,10 @@ func (c *command) addFlags(set *pflag.FlagSet) {
 	set.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
 }
 
-func (c *command) parse(args []string) error {
+func (c *command) parse(args []string) (err error) {
+	if c.selector, err = selectors.ParseLabels(c.labels); err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
 	switch {
 	case !c.to.Given():
 		return errors.New("to when? --to 10m, for example")
@@ -79,7 +84,7 @@ func (c *command) run(ctx context.Context, server *client.Client, p cli.Process)
 	if err != nil {
 		return err
 	}
-	made := &plan{labels: c.labels}
+	made := &plan{server: server, labels: c.selector, alive: map[string]bool{}}
 	if made.at, err = c.version(ctx, server, kinds[0]); err != nil {
 		return err
 	}

@@ -144,6 +144,57 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestUndoOfLabels: labels select what they select now or selected then, and what exists at both times is neither deleted nor made.
+func TestUndoOfLabels(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	s.PostYAML(configMaps, "{metadata: {name: gained}, data: {k: old}}")
+	s.PostYAML(configMaps, "{metadata: {name: lost, labels: {t: x}}, data: {k: old}}")
+	s.PostYAML(configMaps, "{metadata: {name: other}, data: {k: old}}")
+	version := versionNow(t, s)
+	do(t, s, http.MethodPatch, configMaps+"/gained", `{"metadata":{"labels":{"t":"x"}},"data":{"k":"new"}}`)
+	do(t, s, http.MethodPatch, configMaps+"/lost", `{"metadata":{"labels":{"t":null}},"data":{"k":"new"}}`)
+	do(t, s, http.MethodPatch, configMaps+"/other", `{"data":{"k":"new"}}`)
+	code, out, errs := run(t, s, "configmaps", "-l", "t=x", "--to", version)
+	if want := "configmaps/default/gained changed\nconfigmaps/default/lost changed\n"; code != 0 || out != want {
+		t.Errorf("%d %q %q, want %q", code, out, errs, want)
+	}
+	if got, want := values(t, s), `gained={"k":"old"} lost={"k":"old"} other={"k":"new"}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestUndoOfOwned: what comes back names no owner that isn't there, so that it stays.
+func TestUndoOfOwned(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	uid := func(object string) string {
+		_, rest, _ := strings.Cut(object, `"uid":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		return id
+	}
+	stays, goes := uid(s.PostYAML(configMaps, "{metadata: {name: stays}}")), uid(s.PostYAML(configMaps, "{metadata: {name: goes}}"))
+	for name, owner := range map[string]string{"kept": "stays", "orphan": "goes"} {
+		id := map[string]string{"stays": stays, "goes": goes}[owner]
+		s.PostYAML(configMaps, fmt.Sprintf("{metadata: {name: %s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: %s, uid: %s}]}, data: {k: old}}", name, owner, id))
+	}
+	version := versionNow(t, s)
+	do(t, s, http.MethodDelete, configMaps+"/kept", "")
+	do(t, s, http.MethodDelete, configMaps+"/goes", "")
+	s.Quiescent()
+	code, out, errs := run(t, s, "configmaps", "--to", version)
+	if want := "configmaps/default/goes created\nconfigmaps/default/kept created\nconfigmaps/default/orphan created\n"; code != 0 || out != want || !strings.Contains(errs, "configmaps default/orphan no longer names its owner ConfigMap goes") {
+		t.Errorf("%d %q %q, want %q", code, out, errs, want)
+	}
+	s.Quiescent()
+	if got, want := values(t, s), `goes= kept={"k":"old"} orphan={"k":"old"} stays=`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if kept := s.Get(configMaps + "/kept"); !strings.Contains(kept, stays) {
+		t.Errorf("the owner that is there isn't named: %s", kept)
+	}
+}
+
 // TestUndoRefused: what can't be undone says why, and changes nothing.
 func TestUndoRefused(t *testing.T) {
 	t.Parallel()

@@ -181,6 +181,12 @@ func difference(nameBefore, nameAfter string, before, after client.Object) (stri
 	if is.Kind() == "Secret" && is.APIVersion() == "v1" {
 		mask(old, would, "data")
 		mask(old, would, "stringData")
+		for _, state := range []map[string]any{old, would} {
+			metadata, _ := state["metadata"].(map[string]any)
+			if annotations, ok := metadata["annotations"].(map[string]any); ok {
+				delete(annotations, "kubectl.kubernetes.io/last-applied-configuration") // which holds it, too
+			}
+		}
 	}
 	lines := make([][]string, 2)
 	for i, state := range []map[string]any{old, would} {

@@ -27,11 +27,11 @@ func TestPastCommands(t *testing.T) {
 		}
 	}
 	s.PostYAML(configMaps, "{metadata: {name: b}}")
-	secret := s.PostYAML("/api/v1/namespaces/default/secrets", "{metadata: {name: s}, stringData: {k: hidden}}")
+	secret := s.PostYAML("/api/v1/namespaces/default/secrets", `{metadata: {name: s, annotations: {kubectl.kubernetes.io/last-applied-configuration: "hidden"}}, stringData: {k: hidden}}`)
 	if err := json.Unmarshal([]byte(secret), &object); err != nil {
 		t.Fatal(err)
 	}
-	if r, text := s.Do(http.MethodPatch, "/api/v1/namespaces/default/secrets/s", `{"stringData":{"k":"other"}}`, "Content-Type", "application/merge-patch+json"); r.StatusCode != http.StatusOK {
+	if r, text := s.Do(http.MethodPatch, "/api/v1/namespaces/default/secrets/s", `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"hidden, too"}},"stringData":{"k":"other"}}`, "Content-Type", "application/merge-patch+json"); r.StatusCode != http.StatusOK {
 		t.Fatal(text)
 	}
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestPastCommands(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := invoke(t, s.URL, "", c.args...)
-			if got.code != c.code || !regexp.MustCompile(`^`+c.out+`$`).MatchString(got.out) || !strings.Contains(got.stderr, c.errsHas) {
+			if got.code != c.code || !regexp.MustCompile(`^`+c.out+`$`).MatchString(got.out) || !strings.Contains(got.stderr, c.errsHas) || strings.Contains(got.out, "hidden") {
 				t.Errorf("%q ends with %d\n%s%s\nwant %d\n%s%s", c.args, got.code, got.out, got.stderr, c.code, c.out, c.errsHas)
 			}
 		})

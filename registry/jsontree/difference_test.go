@@ -2,6 +2,7 @@ package jsontree
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ func TestDifference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := json.Marshal(Difference(before, after))
+			got, err := json.Marshal(Difference(before, after, math.MaxInt))
 			if err != nil || string(got) != tt.want {
 				t.Errorf("%s, %v, want %s", got, err, tt.want)
 			}
@@ -38,13 +39,23 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// TestDifferenceBounded: where paths would be long, whole members are replaced.
+func TestDifferenceBounded(t *testing.T) {
+	before, after := map[string]any{"a": map[string]any{"long": int64(1), "other": int64(2)}, "b": int64(3)}, map[string]any{"a": map[string]any{"long": int64(2), "other": int64(3)}, "b": int64(3)}
+	got, err := json.Marshal(Difference(before, after, 10))
+	if want := `[{"op":"replace","path":"/a","value":{"long":2,"other":3}}]`; err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
 // A patch makes of the one document the other one, as a library that applies patches does it.
 func FuzzDifference(f *testing.F) {
-	f.Add(`{"a":[1,2,3],"b":{"c":"d"}}`, `{"a":[2,3,4,5],"b":{"e":null}}`)
-	f.Add(`[[],{}]`, `[{},[],{"":0}]`)
-	f.Add(`{"~":1,"/":[0.1]}`, `{"~":2,"/":[0.1,0.2]}`)
-	f.Add(`{"a":null}`, `{"a":[null]}`)
-	f.Fuzz(func(t *testing.T, a, b string) {
+	f.Add(`{"a":[1,2,3],"b":{"c":"d"}}`, `{"a":[2,3,4,5],"b":{"e":null}}`, uint16(100))
+	f.Add(`[[],{}]`, `[{},[],{"":0}]`, uint16(100))
+	f.Add(`{"~":1,"/":[0.1]}`, `{"~":2,"/":[0.1,0.2]}`, uint16(100))
+	f.Add(`{"a":{"b":1,"c":[2]}}`, `{"a":{"b":2,"c":[3]}}`, uint16(3))
+	f.Add(`{"a":null}`, `{"a":[null]}`, uint16(100))
+	f.Fuzz(func(t *testing.T, a, b string, most uint16) {
 		if !utf8.ValidString(a + b) {
 			return
 		}
@@ -62,7 +73,7 @@ func FuzzDifference(f *testing.F) {
 		if _, ok := after.(map[string]any); !ok {
 			after = map[string]any{"is": after}
 		}
-		ops := Difference(before, after)
+		ops := Difference(before, after, int(most))
 		if len(ops) == 0 {
 			if !Same(before, after) {
 				t.Errorf("no difference of %s and %s", a, b)

@@ -21,8 +21,19 @@ import (
 // maxVersions is how many versions of an object a request gets at most: what follows is asked for from where it ended.
 const maxVersions = 1000
 
-// errEnough ends a walk through versions.
-var errEnough = errors.New("enough")
+const (
+	// maxPatchPaths is how many bytes the paths of a patch may have: where they'd have more, whole members are replaced, of which there are no
+	// more than the object has.
+	maxPatchPaths = 64 << 10
+	// maxHistoryPage is after how many bytes of patches an answer ends, as after maxVersions.
+	maxHistoryPage = 4 << 20
+)
+
+// What ends a walk through versions: errEnough where others follow, errNoMore where history has none.
+var (
+	errEnough = errors.New("enough")
+	errNoMore = errors.New("no more")
+)
 
 // history is what a get with history=true is answered with.
 type history struct {
@@ -40,18 +51,16 @@ type place struct {
 
 // version is a write of an object.
 type version struct {
-	ResourceVersion string     `json:"resourceVersion"`
-	Time            *time.Time `json:"time,omitempty"`   // by when it was written; nothing where nobody knows
-	Within          string     `json:"within,omitempty"` // and how long before that at most
-	Change          string     `json:"change"`           // created, changed or deleted
-	UID             string     `json:"uid,omitempty"`    // of the object: another one of the same name has another one
-	Manager         string     `json:"manager,omitempty"`
-	User            string     `json:"user,omitempty"`
-	Patch           patch      `json:"patch,omitempty"`      // what makes it of the version before; nothing for the first of an object
-	Unreadable      string     `json:"unreadable,omitempty"` // why it can't be shown
+	ResourceVersion string          `json:"resourceVersion"`
+	Time            *time.Time      `json:"time,omitempty"`   // by when it was written; nothing where nobody knows
+	Within          string          `json:"within,omitempty"` // and how long before that at most
+	Change          string          `json:"change"`           // created, changed or deleted
+	UID             string          `json:"uid,omitempty"`    // of the object: another one of the same name has another one
+	Manager         string          `json:"manager,omitempty"`
+	User            string          `json:"user,omitempty"`
+	Patch           json.RawMessage `json:"patch,omitempty"`      // what makes it of the version before; nothing for the first of an object
+	Unreadable      string          `json:"unreadable,omitempty"` // why it can't be shown
 }
-
-type patch []jsontree.Operation
 
 // asksHistory tells whether a get asks for the versions of an object.
 func asksHistory(r *registry.Request) bool { return Flag(r.Query, "history") }
@@ -80,8 +89,8 @@ func (e Reader) history(ctx context.Context, r *registry.Request, key string) (r
 	if err != nil {
 		return registry.Result{}, err
 	}
-	w := walk{Reader: e, key: key, limit: int(limit), now: e.Res.Registry.Clock.Now(), answer: history{Items: []version{}}}
 	oldest, at := max(e.Res.Registry.Cacher.Oldest(), 1), from
+	w := walk{Reader: e, key: key, limit: int(limit), now: e.Res.Registry.Clock.Now(), oldest: oldest, answer: history{Items: []version{}}}
 	if at == 0 {
 		at = e.Res.Registry.Cacher.Position()
 	}
@@ -89,15 +98,17 @@ func (e Reader) history(ctx context.Context, r *registry.Request, key string) (r
 		return registry.Result{}, tooOld(at, oldest)
 	}
 	err = e.Res.Registry.Store.Versions(ctx, key, from, func(v storage.Version) error { return w.add(ctx, v) })
-	if err == nil {
+	if err == nil || errors.Is(err, errNoMore) {
 		err = w.finish(ctx, nil)
 	}
 	switch {
+	case errors.Is(err, errNoMore):
 	case errors.Is(err, errEnough):
 		w.answer.Metadata.Continue = (w.next).String()
 	case err != nil:
 		return registry.Result{}, e.Fail(r.Name, err)
-	case len(w.answer.Items) == 0 && from == 0:
+	}
+	if len(w.answer.Items) == 0 && from == 0 {
 		return registry.Result{}, e.Fail(r.Name, storage.ErrNotFound)
 	}
 	w.answer.Kind, w.answer.APIVersion = "History", "apiserver-lite/v1"
@@ -136,7 +147,9 @@ type walk struct {
 	key    string
 	limit  int
 	now    time.Time
+	oldest storage.Revision // with which history begins
 	answer history
+	size   int // of the patches in the answer
 
 	last *step            // the version that was read last, and isn't in the answer yet
 	next storage.Revision // where a walk that has enough goes on
@@ -155,6 +168,9 @@ func (w *walk) add(ctx context.Context, v storage.Version) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if v.Deleted && v.Revision <= w.oldest { // a store that was reset still has what was before
+		return errNoMore
+	}
 	s, err := w.read(ctx, v)
 	if err != nil {
 		return err
@@ -162,7 +178,9 @@ func (w *walk) add(ctx context.Context, v storage.Version) error {
 	if err := w.finish(ctx, s); err != nil {
 		return err
 	}
-	w.last = s
+	if w.last = s; v.Revision <= w.oldest {
+		return errNoMore // it's the state with which history begins
+	}
 	if v.Created { // what was before has nothing to do with it
 		return w.finish(ctx, nil)
 	}
@@ -192,17 +210,24 @@ func (w *walk) finish(ctx context.Context, before *step) error {
 		v.Change, v.Manager = "created", changer("", s.managers)
 	case before != nil && before.tree != nil:
 		v.Manager = changer(before.managers, s.managers)
-		v.Patch = jsontree.Difference(before.tree, s.tree)
+		ops := jsontree.Difference(before.tree, s.tree, maxPatchPaths)
+		if len(ops) == 0 {
+			break
+		}
+		var err error
+		if v.Patch, err = json.Marshal(ops); err != nil {
+			return err
+		}
 	}
 	if metadata, ok := of["metadata"].(map[string]any); ok {
 		v.UID, _ = metadata["uid"].(string)
 	}
 	w.answer.Items = append(w.answer.Items, v)
-	if len(w.answer.Items) < w.limit {
+	if w.size += len(v.Patch); len(w.answer.Items) < w.limit && w.size < maxHistoryPage {
 		return nil
 	}
-	if w.next = s.Revision - 1; w.next < w.Res.Registry.Cacher.Oldest() {
-		return nil // and there is no more
+	if w.next = s.Revision - 1; w.next < w.oldest {
+		return errNoMore
 	}
 	return errEnough
 }

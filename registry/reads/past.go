@@ -92,15 +92,12 @@ func (e Reader) past(ctx context.Context, key string, at storage.Revision) (*kub
 	if o := e.Res.Cache.Get(key); o != nil && o.Revision <= at {
 		return o, nil
 	}
-	var found *kube.Object
-	err := r.Store.Versions(ctx, key, at, func(v storage.Version) error {
-		if !v.Deleted {
-			found = kube.Changed(v.Change)
-		}
-		return errEnough
-	})
-	if errors.Is(err, errEnough) {
-		err = nil
+	found, err := r.Store.GetAt(ctx, key, at)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil, nil
+	case err != nil && found.Key == "":
+		return nil, err
 	}
-	return found, err
+	return kube.Changed(storage.Change{KeyValue: found, Err: err}), nil // which says why it can't be read, if it can't
 }

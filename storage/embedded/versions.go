@@ -13,9 +13,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
-// revisionsPerSearch is how many revisions are looked at for a deletion under one hold of the backend's read lock. It reads no values but
-// those of deletions, and takes as long as the decoding of revisionsPerHold does.
-const revisionsPerSearch = 2048
+const (
+	// revisionsPerSearch is how many revisions are looked at for a deletion under one hold of the backend's read lock, which delays writers. No
+	// values are decoded but those of deletions.
+	revisionsPerSearch = 2048
+	// entriesPerSearch is after how many changes in one hold the next ones get shorter: revisions of transactions have many.
+	entriesPerSearch = 4096
+)
 
 // maxSearches is how many deletions are searched for at once: each search may go through all of history, and others wait for its locks.
 const maxSearches = 2
@@ -63,21 +67,27 @@ func (s *Store) deletion(ctx context.Context, key string, upTo storage.Revision)
 	case <-ctx.Done():
 		return 0, kv.Wrap("versions", key, ctx.Err())
 	}
+	step := storage.Revision(revisionsPerSearch)
 	for compacted := s.Compacted(); upTo > compacted; compacted = s.Compacted() {
 		if err := s.running(ctx); err != nil {
 			return 0, kv.Wrap("versions", key, err)
 		}
-		after := max(compacted, upTo-revisionsPerSearch)
-		if found := s.lastDeletion(key, after, upTo); found > 0 {
+		after := max(compacted, upTo-step)
+		found, entries := s.lastDeletion(key, after, upTo)
+		if found > 0 {
 			return found, nil
 		}
-		upTo = after
+		if upTo = after; entries > entriesPerSearch {
+			step = max(1, step/2)
+		} else {
+			step = min(revisionsPerSearch, 2*step)
+		}
 	}
 	return 0, nil
 }
 
-// lastDeletion returns the revision of the last deletion of a key in a stretch of history, or 0.
-func (s *Store) lastDeletion(key string, after, upTo storage.Revision) (last storage.Revision) {
+// lastDeletion returns the revision of the last deletion of a key in a stretch of history, or 0, and how many changes the stretch has.
+func (s *Store) lastDeletion(key string, after, upTo storage.Revision) (last storage.Revision, entries int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: int64(after) + 1}, mvcc.NewRevBytes())
 	hi := mvcc.RevToBytes(mvcc.Revision{Main: int64(upTo) + 1}, mvcc.NewRevBytes())
 	tx := s.readTx()
@@ -89,8 +99,8 @@ func (s *Store) lastDeletion(key string, after, upTo storage.Revision) (last sto
 		}
 		var stored mvccpb.KeyValue
 		if proto.Unmarshal(values[i], &stored) == nil && string(stored.Key) == key {
-			return storage.Revision(mvcc.BytesToRev(revisions[i]).Main)
+			return storage.Revision(mvcc.BytesToRev(revisions[i]).Main), len(revisions)
 		}
 	}
-	return 0
+	return 0, len(revisions)
 }
