@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -24,38 +23,20 @@ const (
 // maxSearches is how many deletions are searched for at once: each search may go through all of history, and others wait for its locks.
 const maxSearches = 2
 
-// Versions implements storage.Store. It goes from each version to the one before it by etcd's index of keys. That doesn't lead from a life of
-// the key to the one before, so deletions are searched for in the index of revisions.
+// Versions implements storage.Store, by etcd's index of keys. Deletions are searched for in the index of revisions.
 func (s *Store) Versions(ctx context.Context, key string, upTo storage.Revision, fn func(storage.Version) error) error {
-	from := []byte(key)
-	for at, first := upTo, true; first || at > 0; first = false {
-		res, err := s.readRange(ctx, from, nil, mvcc.RangeOptions{Rev: int64(at)})
-		if !first && errors.Is(err, mvcc.ErrCompacted) {
-			return nil
+	at := func(rev storage.Revision) (*mvccpb.KeyValue, int64, error) {
+		res, err := s.readRange(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(rev)})
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case len(res.KVs) == 0:
+			return nil, res.Rev, nil
 		}
-		if err != nil {
-			return kv.Wrap("versions", key, err)
-		}
-		var v storage.Version
-		if len(res.KVs) > 0 {
-			found := res.KVs[0]
-			v = storage.Version{Change: s.Decode(found), Created: found.CreateRevision == found.ModRevision}
-		} else {
-			if at == 0 {
-				at = storage.Revision(res.Rev)
-			}
-			gone, err := s.deletion(ctx, key, at)
-			if gone == 0 || err != nil {
-				return err
-			}
-			v.Change = storage.Change{KeyValue: storage.KeyValue{Key: key, Revision: gone}, Deleted: true}
-		}
-		if err := fn(v); err != nil {
-			return err
-		}
-		at = v.Revision - 1
+		return res.KVs[0], res.Rev, nil
 	}
-	return nil
+	deletion := func(upTo storage.Revision) (storage.Revision, error) { return s.deletion(ctx, key, upTo) }
+	return s.Reader.Versions(kv.Past{Key: key, At: at, Deletion: deletion}, upTo, fn)
 }
 
 // deletion returns the revision of the last deletion of a key up to a revision, or 0 if history has none.
