@@ -244,6 +244,10 @@ func TestHistorySays(t *testing.T) {
 	if text := s.expect("root", "GET "+inDefault+"/configmaps/b?history=true", "", 200, ""); value(text, "items.0.user") != "ann" {
 		t.Errorf("the other object of the transaction: %s", text)
 	}
+	s.expect("root", "DELETE "+inDefault+"/configmaps?fieldSelector=metadata.name%3Db", "", 200, "")
+	if text := s.expect("root", "GET "+inDefault+"/configmaps/b?history=true", "", 200, ""); value(text, "items.0.change") != "deleted" || value(text, "items.0.user") != "root" {
+		t.Errorf("deleted with its collection: %s", text)
+	}
 }
 
 // TestReadAnInstant: get, list, Table and watch take at, by today's rights, and say what they can't.
