@@ -36,6 +36,7 @@ func store(b *testing.B) *registry.Registry {
 		wg.Go(func() {
 			if err := run(ctx); err != nil {
 				b.Error(err)
+				cancel() // nothing gets ready then
 			}
 		})
 	}
@@ -43,7 +44,11 @@ func store(b *testing.B) *registry.Registry {
 		cancel()
 		wg.Wait()
 	})
-	<-r.Ready()
+	select {
+	case <-r.Ready():
+	case <-ctx.Done():
+		b.FailNow()
+	}
 	return r
 }
 

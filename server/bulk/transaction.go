@@ -20,9 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/jsonscan"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/server/stack"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
@@ -101,26 +103,76 @@ func ParseTransaction(r *http.Request, query url.Values, text []byte) (*Transact
 		return nil, registry.Refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("the transaction has %d bytes, and etcd takes %d in one request: make several of it", len(text), MaxTransactionBytes))
 	}
-	var sent struct {
-		Operations []operation `json:"operations"`
-	}
-	if err := strictly(text, &sent); err != nil {
-		return nil, badOperation(text, err)
-	}
-	switch n := len(sent.Operations); {
-	case n == 0:
-		return nil, registry.BadRequest("the transaction has no operations")
+	operations, n, err := operationsOf(text)
+	switch {
 	case n > MaxOperations:
 		return nil, registry.Refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("operation %d is one too many: a transaction may have %d, and this one has %d", MaxOperations, MaxOperations, n))
+	case err != nil:
+		return nil, badOperation(text, err)
+	case n == 0:
+		return nil, registry.BadRequest("the transaction has no operations")
 	}
-	t.operations = sent.Operations
+	t.operations = operations
 	for i := range t.operations {
 		if err := t.operations[i].valid(); err != nil {
 			return nil, registry.BadRequest("operation %d: %v", i, err)
 		}
 	}
 	return t, nil
+}
+
+// operationsOf reads the operations of a transaction, and counts them: of too many nothing else is of use. The objects stay where they are
+// in the text. What isn't as it's to be is decoded, which takes longer, for the error.
+func operationsOf(text []byte) (operations []operation, n int, err error) {
+	s, sound, found := jsonscan.Scanner{Data: text}, true, false
+	whole := s.Members(func(name []byte) {
+		sound = sound && string(name) == "operations" && !found
+		found = true
+		sound = s.Elements(func() {
+			if n++; n > MaxOperations {
+				s.Skip()
+				return
+			}
+			var o operation
+			sound = o.scan(&s) && sound
+			operations = append(operations, o)
+		}) && sound
+	})
+	if n > MaxOperations || whole && sound && s.Err() == nil && s.AtEnd() {
+		return operations, n, nil
+	}
+	var sent struct {
+		Operations []operation `json:"operations"`
+	}
+	err = strictly(text, &sent)
+	return sent.Operations, len(sent.Operations), err
+}
+
+// scan reads the operation that comes next. It returns false if encoding/json has to judge.
+func (o *operation) scan(s *jsonscan.Scanner) (sound bool) {
+	sound = true
+	return s.Members(func(name []byte) {
+		value := slices.Clip(s.Skip())
+		switch string(name) {
+		case "create":
+			o.Create = value
+		case "update":
+			o.Update = value
+		case "apply":
+			o.Apply = value
+		case "patch":
+			sound = o.Patch == nil && strictly(value, &o.Patch) == nil && sound
+		case "delete":
+			sound = o.Delete == nil && strictly(value, &o.Delete) == nil && sound
+		case "check":
+			sound = o.Check == nil && strictly(value, &o.Check) == nil && sound
+		case "subresource":
+			sound = strictly(value, &o.Subresource) == nil && sound
+		default: // other letters in a name mean the same, and one that isn't known is refused
+			sound = false
+		}
+	}) && sound
 }
 
 // badOperation says which operation it is that made a transaction undecodable, if it's one.
@@ -208,7 +260,11 @@ type Answer struct {
 
 // JSON returns the answer as JSON. Objects are that already, and aren't gone through again.
 func (a *Answer) JSON() []byte {
-	to := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, a.Kind, a.APIVersion)
+	size := 128
+	for _, res := range a.Results {
+		size += len(res.Object) + 64
+	}
+	to := fmt.Appendf(make([]byte, 0, size), `{"kind":%q,"apiVersion":%q,`, a.Kind, a.APIVersion)
 	if a.ResourceVersion != "" {
 		to = fmt.Appendf(to, `"resourceVersion":%q,`, a.ResourceVersion)
 	}
@@ -250,6 +306,7 @@ func (t *Transaction) try(ctx context.Context, h Host) (*Answer, error) {
 	last := map[string]int{}
 	for i := range t.operations {
 		serves[i] = func(ctx context.Context, op *transaction.Operation) bool {
+			stack.Grow(t.from) // now, while there is nothing on it that would be copied
 			results[i] = t.safely(ctx, h, &t.operations[i], op)
 			if key := op.Key(); key != "" { // of several operations on one object, the last has it: it's written once
 				mu.Lock()
@@ -333,9 +390,14 @@ func (t *Transaction) request(ctx context.Context, h Host, o *operation) (*http.
 		r, err := newRequest(ctx, t.from, http.MethodGet, at, "", url.Values{}, nil)
 		return r, nil, e, err
 	}
-	body := cmp.Or(string(o.Create), string(o.Update), string(o.Apply))
+	body := o.Create
+	for _, other := range []json.RawMessage{o.Update, o.Apply} {
+		if other != nil {
+			body = other
+		}
+	}
 	l := &List{namespace: t.namespace, from: t.from, query: t.query, apply: o.Apply != nil || o.Update != nil}
-	r, err := l.request(ctx, h.Find, []byte(body))
+	r, err := l.request(ctx, h.Find, body)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -350,7 +412,7 @@ func (t *Transaction) request(ctx context.Context, h Host, o *operation) (*http.
 		r.URL.Path += "/" + o.Subresource
 		r.RequestURI = r.URL.RequestURI()
 	}
-	return r, []byte(body), nil, nil
+	return r, body, nil, nil
 }
 
 // place returns the path of an object. Of a kind that isn't served it's where that would be.
