@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -198,28 +199,50 @@ func (r *Registry) callLeaving(what string, of func() metav1.Object, fn func()) 
 		return err
 	}
 	after := decidedOf(of())
+	if after == before {
+		return nil
+	}
+	was, is := before.texts(), after.texts()
 	for i, field := range decidedFields {
-		if after[i] != before[i] {
-			return fmt.Errorf("%s has changed metadata.%s from %q to %q, which only the server may", what, field, clip.Text(before[i]), clip.Text(after[i]))
+		if was[i] != is[i] {
+			return fmt.Errorf("%s has changed metadata.%s from %q to %q, which only the server may", what, field, clip.Text(was[i]), clip.Text(is[i]))
 		}
 	}
 	return nil
 }
 
-var decidedFields = [...]string{"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
-
-func decidedOf(m metav1.Object) [len(decidedFields)]string {
-	deleted := ""
-	if t := m.GetDeletionTimestamp(); t != nil {
-		deleted = timeText(*t)
-	}
-	return [...]string{
-		m.GetName(), m.GetNamespace(), string(m.GetUID()), m.GetResourceVersion(),
-		strconv.FormatInt(m.GetGeneration(), 10), timeText(m.GetCreationTimestamp()), deleted,
-	}
+// decided is what only the server decides about an object.
+type decided struct {
+	name, namespace, resourceVersion string
+	uid                              types.UID
+	generation                       int64
+	created, deleted                 int64 // seconds since 1970
+	isDeleted                        bool
 }
 
-func timeText(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+func decidedOf(m metav1.Object) decided {
+	d := decided{
+		name: m.GetName(), namespace: m.GetNamespace(), resourceVersion: m.GetResourceVersion(), uid: m.GetUID(), generation: m.GetGeneration(),
+		created: m.GetCreationTimestamp().Unix(),
+	}
+	if t := m.GetDeletionTimestamp(); t != nil {
+		d.deleted, d.isDeleted = t.Unix(), true
+	}
+	return d
+}
+
+var decidedFields = [...]string{"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
+
+// texts returns the fields as a message has them.
+func (d decided) texts() [len(decidedFields)]string {
+	deleted := ""
+	if d.isDeleted {
+		deleted = timeText(d.deleted)
+	}
+	return [...]string{d.name, d.namespace, string(d.uid), d.resourceVersion, strconv.FormatInt(d.generation, 10), timeText(d.created), deleted}
+}
+
+func timeText(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 // hooks returns the list without nils: a nil is a hook that is off.
 func hooks[T any](list []Admission[T]) []Admission[T] {

@@ -15,11 +15,27 @@ type Empty struct {
 // Metadata doesn't count.
 func EmptyIn(sent, made map[string]any) (found []Empty) {
 	for name, v := range sent {
-		if name != "metadata" {
+		if name != "metadata" && hasEmpty(v) {
 			found = emptyIn(v, []any{name}, made, found)
 		}
 	}
 	return found
+}
+
+// hasEmpty tells whether there is an empty list or map in a value, without a path to each: most have none.
+func hasEmpty(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, w := range v {
+			if hasEmpty(w) {
+				return true
+			}
+		}
+		return len(v) == 0
+	case []any:
+		return len(v) == 0 || slices.ContainsFunc(v, hasEmpty)
+	}
+	return false
 }
 
 func emptyIn(v any, at []any, made map[string]any, found []Empty) []Empty {

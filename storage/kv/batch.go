@@ -28,11 +28,14 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 		return 0, nil, Wrap(commitOp, storage.Root, err)
 	}
 	defer w.gate.leave()
-	reads := make([]clientv3.Op, len(b.Conditions)) // which tell what didn't hold
-	for i, c := range b.Conditions {
-		reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())
+	res, err := w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
+	if err == nil && !res.Succeeded { // it's tried once more, with reads that tell what doesn't hold: most of the time they'd be for nothing
+		reads := make([]clientv3.Op, len(b.Conditions))
+		for i, c := range b.Conditions {
+			reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())
+		}
+		res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, reads)
 	}
-	res, err := w.sendBatch(ctx, comparisons(b.Conditions), writes, reads)
 	switch {
 	case err != nil && errors.Is(translate(err), storage.ErrNoSpace):
 		rev, err = w.batchAfterNoSpace(ctx, b, writes, err)
