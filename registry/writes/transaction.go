@@ -84,12 +84,13 @@ func (w *write) latest(ctx context.Context, key string) (*kube.Object, error) {
 	return w.Res.Read(ctx, key)
 }
 
-// joins refuses a write that can't be a part of its transaction.
+// joins waits until the operations before this one have decided, and refuses a write that can't be a part of its transaction.
 func (w *write) joins(ctx context.Context) error {
 	op := w.operation(ctx)
+	err := op.InTurn()
 	switch {
-	case op == nil:
-		return nil
+	case op == nil || err != nil:
+		return ofTransaction(err)
 	case w.dryRun != op.DryRun:
 		return registry.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "an operation can't be a dry run by itself: dryRun is a parameter of the transaction")
 	case w.Res.OneByOne():

@@ -311,10 +311,11 @@ func (t *Transaction) try(ctx context.Context, h Host) (*Answer, error) {
 			if key := op.Key(); key != "" { // of several operations on one object, the last has it: it's written once
 				mu.Lock()
 				defer mu.Unlock()
-				if before, ok := last[key]; ok {
-					results[before].Object = nil
+				before, ok := last[key]
+				if ok {
+					results[min(before, i)].Object = nil
 				}
-				last[key] = i
+				last[key] = max(before, i)
 			}
 			return results[i].Code < http.StatusBadRequest
 		}

@@ -19,22 +19,24 @@ type Outcome struct {
 	Err      error            // why a transaction isn't written of which no operation failed: of the store's
 }
 
-// Run does the operations in order, and writes what they decide as one. commit is the Store's. With dryRun nothing is written, and the operations
-// mustn't wait. When Run returns, all operations have ended.
+// ahead is how many operations have begun besides the one whose turn it is: as many as are read meanwhile on two or three processors.
+const ahead = 3
+
+// Run does the operations, which decide in order, and writes what they decide as one. commit is the Store's. With dryRun nothing is written, and the
+// operations mustn't wait. When Run returns, all operations have ended.
 func Run(ctx context.Context, commit Commit, operations []Serve, dryRun bool) Outcome {
 	r := &run{ctx: ctx, commit: commit, Transaction: Transaction{keys: map[string]*entry{}}}
 	for i := range operations {
 		r.operations = append(r.operations, &Operation{
-			Index: i, DryRun: dryRun, of: &r.Transaction, staged: make(chan struct{}, 1), answer: make(chan answer, 1), done: make(chan struct{}),
+			Index: i, DryRun: dryRun, of: &r.Transaction, staged: make(chan struct{}, 1), answer: make(chan answer, 1), turn: make(chan struct{}), done: make(chan struct{}),
 		})
 	}
-	for i, serve := range operations {
-		o := r.operations[i]
-		go func() {
-			defer close(o.done)
-			o.ok = serve(context.WithValue(ctx, operationKey{}, o), o)
-		}()
-		if r.begun = i + 1; !r.next(o) {
+	for i, o := range r.operations {
+		for r.begun < min(i+1+ahead, len(operations)) {
+			r.begin(operations[r.begun])
+		}
+		r.giveTurn()
+		if !r.next(o) {
 			return r.abort(i)
 		}
 	}
@@ -53,6 +55,23 @@ type run struct {
 	ctx    context.Context
 	commit Commit
 	begun  int // how many operations have begun
+	turns  int // how many have had their turn
+}
+
+// begin begins the next operation.
+func (r *run) begin(serve Serve) {
+	o := r.operations[r.begun]
+	r.begun++
+	go func() {
+		defer close(o.done)
+		o.ok = serve(context.WithValue(r.ctx, operationKey{}, o), o)
+	}()
+}
+
+// giveTurn lets the next operation decide.
+func (r *run) giveTurn() {
+	close(r.operations[r.turns].turn)
+	r.turns++
 }
 
 // next waits until an operation has decided. It returns false if the operation has failed.
@@ -74,8 +93,13 @@ func (o *Operation) goOn(a answer) {
 	}
 }
 
-// end lets all operations go on, and waits until they have ended.
+// end lets all operations go on, and waits until they have ended. After a success they go on side by side.
 func (r *run) end(a answer) {
+	for _, o := range r.operations[:r.begun] {
+		if a.err == nil {
+			o.goOn(a)
+		}
+	}
 	for _, o := range r.operations[:r.begun] {
 		o.goOn(a)
 		for ended := false; !ended; {
@@ -91,6 +115,12 @@ func (r *run) end(a answer) {
 }
 
 func (r *run) abort(failed int) Outcome {
+	r.mu.Lock()
+	r.failed = true
+	r.mu.Unlock()
+	for r.turns < r.begun {
+		r.giveTurn()
+	}
 	r.end(answer{err: ErrAborted})
 	return Outcome{Failed: failed}
 }
@@ -146,10 +176,10 @@ func (r *run) batch() storage.Batch {
 
 // required are an operation's conditions besides that of its own key.
 func (o *Operation) required() []storage.Condition {
-	if o.turn.Key == "" {
+	if o.order.Key == "" {
 		return o.conditions
 	}
-	return append(slices.Clip(o.conditions), o.turn)
+	return append(slices.Clip(o.conditions), o.order)
 }
 
 // refused is an operation, and what it's told that lets it decide again.
@@ -184,7 +214,7 @@ func (r *run) concerned(broken []storage.Condition) (all []refused) {
 			r.bytes -= len(e.value)
 			delete(r.keys, each.key)
 		}
-		each.key, each.creates, each.conditions, each.touches, each.turn, each.relied = "", false, nil, nil, storage.Condition{}, nil
+		each.key, each.creates, each.conditions, each.touches, each.order, each.relied = "", false, nil, nil, storage.Condition{}, nil
 	}
 	return all
 }
@@ -198,7 +228,7 @@ func (o *Operation) requires(broken []storage.Condition) bool {
 // earlier operation writes the key.
 func (o *Operation) refusal(own, first bool, broken []storage.Condition) error {
 	switch {
-	case o.turn.Key != "" && slices.Contains(broken, o.turn):
+	case o.order.Key != "" && slices.Contains(broken, o.order):
 		return storage.ErrOutOfTurn
 	case o.creates && own:
 		return storage.ErrExists

@@ -25,9 +25,10 @@ func (c *Contradiction) Error() string { return fmt.Sprintf("%s by operation %d"
 type Transaction struct {
 	operations []*Operation // set before the first one begins
 
-	mu    sync.Mutex        // guards keys and bytes, and what the operations say that it guards
-	keys  map[string]*entry // what becomes of each key
-	bytes int               // of the values, and of the objects that are kept as they are
+	mu     sync.Mutex        // guards all below, and what the operations say that it guards
+	keys   map[string]*entry // what becomes of each key
+	bytes  int               // of the values, and of the objects that are kept as they are
+	failed bool              // an operation has failed
 }
 
 // MaxBytes is how much the operations of a transaction may write, and keep as it is: what etcd takes in one request.
@@ -48,6 +49,7 @@ type Operation struct {
 	waits  func() // is called when the operation begins to wait; may be nil
 
 	of      *Transaction
+	turn    chan struct{} // closed when all operations before have decided, or one has failed
 	staged  chan struct{} // has an element when the operation waits
 	answer  chan answer   // what it waits for
 	done    chan struct{} // closed when it has ended
@@ -59,10 +61,10 @@ type Operation struct {
 	creates    bool
 	conditions []storage.Condition // under which it writes, besides the key's own
 	touches    []string
-	turn       storage.Condition
-	kept       int      // bytes of an object that it keeps as it is
-	relied     []string // keys of which it has seen what is pending
-	sole       string   // see Sole
+	order      storage.Condition // that of what is written one by one
+	kept       int               // bytes of an object that it keeps as it is
+	relied     []string          // keys of which it has seen what is pending
+	sole       string            // see Sole
 }
 
 // answer is what becomes of a transaction, or of one try to commit it.
@@ -87,6 +89,28 @@ func (o *Operation) BeforeWait(call func()) {
 	}
 }
 
+// InTurn waits until the operations before this one have decided, as does all that an operation does with the transaction. The error is
+// ErrAborted: one of them has failed. A nil operation never waits.
+func (o *Operation) InTurn() error {
+	if o == nil {
+		return nil
+	}
+	select {
+	case <-o.turn:
+	default:
+		if o.waits != nil {
+			o.waits()
+		}
+		<-o.turn // Run closes it soon after the context's end as well
+	}
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	if o.of.failed {
+		return ErrAborted
+	}
+	return nil
+}
+
 // Key returns the key that the operation has written; "" for none.
 func (o *Operation) Key() string {
 	o.of.mu.Lock()
@@ -103,6 +127,9 @@ func (o *Operation) Pending(key string) (*storage.KeyValue, error) {
 	if o == nil {
 		return nil, nil
 	}
+	if err := o.InTurn(); err != nil {
+		return nil, err
+	}
 	o.of.mu.Lock()
 	defer o.of.mu.Unlock()
 	e := o.of.keys[key]
@@ -118,6 +145,9 @@ func (o *Operation) Pending(key string) (*storage.KeyValue, error) {
 
 // Sole claims something that only one operation of a transaction may be about. The error is a Contradiction.
 func (o *Operation) Sole(what string) error {
+	if err := o.InTurn(); err != nil {
+		return err
+	}
 	o.of.mu.Lock()
 	defer o.of.mu.Unlock()
 	for _, other := range o.of.operations {
@@ -153,6 +183,9 @@ func (o *Operation) Assume(ctx context.Context, w storage.Write, expected storag
 // somebody else has written it, the error is ErrConflict, and the operation may look and call Keep again. size is that of the object, if
 // the operation is answered with it.
 func (o *Operation) Keep(ctx context.Context, key string, expected storage.Revision, size int) error {
+	if err := o.InTurn(); err != nil {
+		return err
+	}
 	o.of.mu.Lock()
 	o.conditions, o.creates = []storage.Condition{{Key: key, Revision: expected}}, false
 	err := o.of.growLocked(size - o.kept)
@@ -185,6 +218,9 @@ func (o *Operation) stage(ctx context.Context, key string, e entry, conds []stor
 }
 
 func (o *Operation) put(ctx context.Context, key string, e entry, conds []storage.Condition, creates bool) error {
+	if err := o.InTurn(); err != nil {
+		return err
+	}
 	t, guards := o.of, storage.GuardsOf(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +258,7 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 		there.by = append(there.by, o)
 	}
 	o.key, o.creates, o.conditions = key, creates, conds
-	o.turn, o.touches = guards.Turn, nil
+	o.order, o.touches = guards.Turn, nil
 	if guards.TakesTurn {
 		o.touches = append(o.touches, guards.Turn.Key)
 	}
