@@ -163,7 +163,7 @@ func smallRows(t *testing.T) {
 	all := rows
 	t.Cleanup(func() { rows = all })
 	rows = slices.Clone(rows)
-	small := map[string]string{"get": "--n 50 --clients 2", "start": "--n 1", "stream-limit": "--modes flush --connections 5 --frames 100"}
+	small := map[string]string{"get": "--n 50 --clients 2", "start": "--n 1 --idle 100ms", "stream-limit": "--modes flush --connections 5 --frames 100"}
 	for i := range rows {
 		if flags, ok := small[rows[i].scenario]; ok {
 			rows[i].flags = flags

@@ -10,8 +10,12 @@ import (
 // start begins with an empty directory each time. The first object's time includes its definition.
 func start(f *flag.FlagSet) measure {
 	count := f.Int("n", 9, "starts, of which the median counts")
+	watched := f.Duration("idle", 10*time.Second, "how long to look at what an idle server takes of the processors")
 	return func(ctx context.Context, b *bench) error {
 		idle := b.settled()
+		taken := b.begin()
+		time.Sleep(*watched)
+		wall, cpu := taken()
 		var readies, firsts []time.Duration
 		for range *count {
 			begin, err := b.startEmpty(ctx)
@@ -24,7 +28,7 @@ func start(f *flag.FlagSet) measure {
 			}
 			firsts = append(firsts, time.Since(begin))
 		}
-		b.report(pairs{"n", *count}, pairs{"ready_ms", percentile(readies, 50), "first_object_ms", percentile(firsts, 50), "idle_mb", idle})
+		b.report(pairs{"n", *count}, pairs{"ready_ms", percentile(readies, 50), "first_object_ms", percentile(firsts, 50), "idle_mb", idle, "idle_cpu_ms_per_s", cpu / wall * 1000})
 		return nil
 	}
 }

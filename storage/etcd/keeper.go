@@ -17,7 +17,7 @@ const (
 	looksPerHistory = 8
 	// diskInterval is how often it looks at the disk, so that Health is right on an idle server. Writers look at the
 	// disk by themselves.
-	diskInterval = 100 * time.Millisecond
+	diskInterval = 500 * time.Millisecond
 	// forgetInterval is how often it takes the database's pages out of memory, which takes a millisecond for each 100 MB that are there.
 	forgetInterval = 5 * time.Second
 )

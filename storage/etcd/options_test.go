@@ -27,6 +27,8 @@ func TestEtcdConfig(t *testing.T) {
 		"Name":                        "memberName",
 		"QuotaBackendBytes":           "the options'",
 		"ServerFeatureGate":           "compared below",
+		"TickMs":                      "tick",
+		"BackendBatchInterval":        "batchInterval",
 		"SnapshotCatchUpEntries":      "catchUpEntries",
 		"SnapshotCount":               "snapshotCount",
 		"WarningApplyDuration":        "slowApply",
@@ -56,7 +58,7 @@ func TestEtcdConfig(t *testing.T) {
 	if compared < 10 {
 		t.Errorf("only %d fields were compared", compared)
 	}
-	if cfg.ElectionTicks != upstream.ElectionTicks() || cfg.MaxWALFiles != keptWALFiles || cfg.NewCluster != upstream.IsNewCluster() {
+	if cfg.TickMs*uint(cfg.ElectionTicks) != upstream.ElectionMs || cfg.MaxWALFiles != keptWALFiles || cfg.NewCluster != upstream.IsNewCluster() {
 		t.Errorf("%+v", cfg)
 	}
 	if got, want := cfg.ServerFeatureGate.(interface{ String() string }).String(), upstream.ServerFeatureGate.(interface{ String() string }).String(); got != want {
