@@ -24,7 +24,7 @@ func TestScenarios(t *testing.T) {
 		want  string // in one of them
 	}{
 		"start":        {"", 1, `"first_object_ms":`},
-		"writes":       {"", 16, `"op":"patch","clients":4,"n":20`},
+		"writes":       {"", 20, `"op":"patch","clients":4,"n":20`},
 		"get":          {"", 1, `"cpu_ms_per_op":`},
 		"list":         {"--limits 0,20 --gzip --table", 4, `"limit":20,"gzip":true,"clients":2`},
 		"mixed":        {"", 1, `"list_p99_ms":`},

@@ -159,7 +159,7 @@ func (s *second) ask(ctx context.Context, method, url, body string) error {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if method == http.MethodPatch {
-		r.Header.Set("Content-Type", "application/merge-patch+json")
+		r.Header.Set("Content-Type", mergePatch)
 	}
 	if s.token != "" {
 		r.Header.Set("Authorization", "Bearer "+s.token)

@@ -12,13 +12,15 @@ import (
 // writers is how many write at the same time where a scenario isn't about writes.
 const writers = 4
 
+const mergePatch = "application/merge-patch+json"
+
 // writes has objects of its own in each case, each of which one client writes: none was applied to before, and none
 // is written with what it holds already.
 func writes(f *flag.FlagSet) measure {
 	count := f.Int("n", 2000, "writes in each case")
 	counts := f.String("clients", "1,16,64", "numbers of clients")
 	kinds := f.String("kinds", "plain,thirty", "what to write: plain, thirty")
-	ops := f.String("ops", "create,update,patch,apply", "how: create, update, patch, apply")
+	ops := f.String("ops", "create,update,patch,apply,patch-one", "how: create, update, patch, apply; patch-one, by which all clients patch one object")
 	return func(ctx context.Context, b *bench) error {
 		clients, err := integers(*counts)
 		if err != nil {
@@ -60,9 +62,15 @@ func (b *bench) writeCase(k kind, op string, clients, count int) error {
 		return err
 	}
 	write := func(i int) error { return b.change(k, op, objects[i%len(objects)]) }
-	if op == "create" {
+	switch op {
+	case "create":
 		write = func(i int) error {
 			_, err := b.expect("POST", k.path(), "application/json", k.body(fmt.Sprint("c", i), i, 0), 201)
+			return err
+		}
+	case "patch-one":
+		write = func(i int) error {
+			_, err := b.expect("PATCH", k.path()+"/"+objects[0].name, mergePatch, fmt.Appendf(nil, `{"spec":{"count":%d}}`, i+1), 200)
 			return err
 		}
 	}
@@ -98,7 +106,7 @@ func (b *bench) change(k kind, op string, o *object) error {
 		return b.update(k, o)
 	}
 	o.n++
-	path, contentType, body := k.path()+"/"+o.name, "application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"count":%d}}`, o.n)
+	path, contentType, body := k.path()+"/"+o.name, mergePatch, fmt.Appendf(nil, `{"spec":{"count":%d}}`, o.n)
 	if op == "apply" {
 		path += "?fieldManager=bench&force=true"
 		contentType, body = "application/apply-patch+yaml", k.body(o.name, o.n, 0)
