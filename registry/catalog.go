@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,25 +46,67 @@ type Version struct {
 
 // newCatalog arranges the endpoints of all resources.
 func newCatalog(resources []*Resource) *Catalog {
-	c := &Catalog{Endpoints: make(map[runtimeschema.GroupVersionResource]*Endpoint, len(resources))}
-	all := make([]*Endpoint, 0, len(resources))
-	for _, r := range resources {
+	empty := &Catalog{Endpoints: map[runtimeschema.GroupVersionResource]*Endpoint{}}
+	return empty.with(nil, resources)
+}
+
+// with returns the catalog without some of its resources, and with others: what it costs to change one of thousands is hardly more than a copy.
+func (c *Catalog) with(gone, come []*Resource) *Catalog {
+	next := &Catalog{Endpoints: maps.Clone(c.Endpoints)}
+	left := make(map[*Resource]bool, len(gone))
+	for _, r := range gone {
+		left[r] = true
+		for _, e := range r.endpoints {
+			delete(next.Endpoints, e.Path())
+		}
+	}
+	next.resources = slices.DeleteFunc(slices.Clone(c.resources), func(r *Resource) bool { return left[r] })
+	var more []*Endpoint
+	for _, r := range come {
 		if !r.Answered {
-			c.resources = append(c.resources, r)
+			next.resources = append(next.resources, r)
 		}
 		for _, e := range r.endpoints {
-			c.Endpoints[e.Path()] = e
-			all = append(all, e)
+			next.Endpoints[e.Path()] = e
+			more = append(more, e)
 		}
 	}
-	slices.SortFunc(all, compareEndpoints)
+	slices.SortFunc(more, compareEndpoints)
 	sum := sha256.New()
-	for _, e := range all {
-		c.place(e)
+	put := func(e *Endpoint) {
+		next.place(e)
 		sum.Write(e.Digest[:])
 	}
-	c.Hash = hex.EncodeToString(sum.Sum(nil))
-	return c
+	for e := range c.endpoints() {
+		if left[e.Res] {
+			continue
+		}
+		for len(more) > 0 && compareEndpoints(more[0], e) < 0 {
+			put(more[0])
+			more = more[1:]
+		}
+		put(e)
+	}
+	for _, e := range more {
+		put(e)
+	}
+	next.Hash = hex.EncodeToString(sum.Sum(nil))
+	return next
+}
+
+// endpoints yields all that is served, in the order of compareEndpoints.
+func (c *Catalog) endpoints() iter.Seq[*Endpoint] {
+	return func(yield func(*Endpoint) bool) {
+		for _, g := range c.Groups {
+			for _, v := range g.Versions {
+				for _, e := range v.Resources {
+					if !yield(e) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // Preferred returns a resource in the preferred version in which it's served, or nil.

@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -111,7 +112,7 @@ func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
 	if err := d.registry.Cacher.WaitFor(ctx, rev); err != nil {
 		return err
 	}
-	d.Sync()
+	d.CatchUp()
 	return nil
 }
 
@@ -130,12 +131,15 @@ func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
 
 // complete does at once what kube-apiserver's controllers do after the write of a definition was answered. writing is held.
 func (d *definitions) complete(obj *crd.Definition) {
-	crd.SetStatus(obj, d.taken(obj), d.registry.Now())
+	taken := crd.NamesFor(obj)
+	if !crd.Accepted(obj) {
+		d.take(taken, obj)
+	}
+	crd.SetStatus(obj, taken, d.registry.Now())
 }
 
-// taken returns the names that others have in a definition's group: other definitions, and Go types.
-func (d *definitions) taken(obj *crd.Definition) *crd.Names {
-	taken := &crd.Names{}
+// take notes which of a definition's names others in its group have: other definitions, and Go types.
+func (d *definitions) take(taken *crd.Names, obj *crd.Definition) {
 	for _, res := range d.registry.builtins {
 		for _, e := range res.endpoints {
 			if e.Group == obj.Spec.Group {
@@ -152,7 +156,6 @@ func (d *definitions) taken(obj *crd.Definition) *crd.Names {
 			taken.Take(other.object.Status.AcceptedNames)
 		}
 	}
-	return taken
 }
 
 // refresh brings the catalog up to date if the cache has another state of one definition. A definition's name is that of
@@ -195,40 +198,37 @@ func (d *definitions) rebuild() (unusable []broken) {
 	}
 	changes := d.res.Cache.Changed()
 	defer d.synced.Store(int64(changes))
-	seen := make(map[string]bool, len(d.known))
-	var changed []*Resource // whose watches end
-	stale := false
+	var come, gone []*Resource
+	var ended []*Resource // those of the gone whose watches end
 	stored := d.res.Cache.Snapshot()
+	usable := 0
 	for o := range stored.All(string(d.res.Prefix)) {
-		fresh, ended, err := d.renew(o)
-		if err != nil { // nothing is served for it then
+		old := d.known[o.Name()]
+		fresh, ends, err := d.renew(o, old)
+		switch {
+		case err != nil: // nothing is served for it then
 			unusable = append(unusable, broken{o, err})
 			continue
+		case fresh && old != nil:
+			gone = append(gone, old.res)
 		}
-		seen[o.Name()], stale = true, stale || fresh
-		if ended != nil {
-			changed = append(changed, ended)
+		if fresh {
+			come = append(come, d.known[o.Name()].res)
 		}
+		if ends {
+			ended = append(ended, old.res)
+		}
+		usable++
 	}
-	for name, old := range d.known {
-		if !seen[name] {
-			changed, stale = append(changed, old.res), true
-			delete(d.known, name)
-			delete(d.restored, old.res.Prefix)
-			if !d.shadowed(old.res) {
-				old.res.Cache.SetFields(nil)
-			}
-		}
+	if usable < len(d.known) {
+		left := d.leave(stored)
+		gone, ended = append(gone, left...), append(ended, left...)
 	}
-	if !stale {
+	if len(come)+len(gone) == 0 {
 		return unusable
 	}
-	resources := slices.Clone(d.registry.builtins)
-	for _, def := range d.known {
-		resources = append(resources, def.res)
-	}
-	d.registry.catalog.Store(newCatalog(resources))
-	for _, res := range changed {
+	d.registry.catalog.Store(d.registry.Catalog().with(gone, come))
+	for _, res := range ended {
 		// After the catalog: who comes back gets the new views. What was written under the new definitions, which
 		// needs the new catalog, has a higher revision than they have.
 		res.Cache.EndWatches(stored.Revision)
@@ -237,13 +237,28 @@ func (d *definitions) rebuild() (unusable []broken) {
 	return unusable
 }
 
-// renew brings what is known of a stored definition up to date: fresh tells that it wasn't. ended is the resource whose watches end by
-// that, or nil. d.mu is held.
-func (d *definitions) renew(o *kube.Object) (fresh bool, ended *Resource, err error) {
-	old := d.known[o.Name()]
+// leave drops what is known of definitions that aren't stored any more, or that nobody can use, and returns their resources. d.mu is held.
+func (d *definitions) leave(stored *cacher.Snapshot) (left []*Resource) {
+	for name, old := range d.known {
+		if o := stored.Get(old.res.Condition.Key); o != nil && o.Revision == old.revision {
+			continue
+		}
+		left = append(left, old.res)
+		delete(d.known, name)
+		delete(d.restored, old.res.Prefix)
+		if !d.shadowed(old.res) {
+			old.res.Cache.SetFields(nil)
+		}
+	}
+	return left
+}
+
+// renew brings what is known of a stored definition, old or nil, up to date: fresh tells that it wasn't, ends that the watches of the old
+// one's resource end by that. d.mu is held.
+func (d *definitions) renew(o *kube.Object, old *definition) (fresh, ends bool, err error) {
 	outdated := old != nil && old.res.since < d.restored[old.res.Prefix]
 	if old != nil && old.revision == o.Revision && !outdated {
-		return false, nil, nil
+		return false, false, nil
 	}
 	base := old
 	if outdated {
@@ -251,16 +266,13 @@ func (d *definitions) renew(o *kube.Object) (fresh bool, ended *Resource, err er
 	}
 	next, err := d.open(o, base)
 	if err != nil {
-		return false, nil, err
+		return false, false, err
 	}
 	if !d.shadowed(next.res) {
 		next.res.indexFields()
 	}
-	if old != nil && (outdated || !sameDefinition(old.object, next.object)) {
-		ended = old.res
-	}
 	d.known[o.Name()] = next
-	return true, ended, nil
+	return true, old != nil && (outdated || !sameDefinition(old.object, next.object)), nil
 }
 
 // open reads a stored definition. old is what is known of it before, or nil.

@@ -166,6 +166,23 @@ func TestNodePortsOfMany(t *testing.T) {
 	must(t, s, http.MethodPost, servicesPath, with("b", "NodePort"), http.StatusCreated)
 }
 
+// TestPortGivenBack: who is told that a Service has lost its port may give that to another one at once, whatever the caches know by then.
+func TestPortGivenBack(t *testing.T) {
+	s := servertest.New(t, all, wideRange)
+	for _, name := range []string{"a", "b"} {
+		must(t, s, http.MethodPost, servicesPath, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"type":"ClusterIP","ports":[{"port":80}]}}`, name), http.StatusCreated)
+	}
+	patch := func(name, spec string) {
+		must(t, s, http.MethodPatch, servicesPath+"/"+name, `{"spec":`+spec+`}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
+	}
+	for range 200 {
+		for _, name := range []string{"a", "b"} {
+			patch(name, `{"type":"NodePort","ports":[{"port":80,"nodePort":31000}]}`)
+			patch(name, `{"type":"ClusterIP"}`)
+		}
+	}
+}
+
 // BenchmarkNodePort is what a Service with a port of nodes costs that is the first one, and among 2,000.
 func BenchmarkNodePort(b *testing.B) {
 	for _, others := range []int{0, 2000} {

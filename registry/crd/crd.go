@@ -205,21 +205,37 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 	return out, err
 }
 
-// Names are the names that are taken in one API group.
+// Names are the names that a definition asks for, and those of them that others in its API group have.
 type Names struct {
-	resources, kinds map[string]bool
+	resources, kinds nameSet
 }
 
-// Take adds names to those that are taken.
+// nameSet has the names that a definition asks for, and those of them that are taken.
+type nameSet struct{ asked, taken []string }
+
+// NamesFor returns the names that a definition asks for. Nobody has one of them yet.
+func NamesFor(d *Definition) *Names {
+	want := d.Spec.Names
+	n := &Names{}
+	n.resources.asked = append([]string{want.Plural, want.Singular}, want.ShortNames...)
+	n.kinds.asked = []string{want.Kind, want.ListKind}
+	return n
+}
+
+// Take notes that somebody has these names.
 func (n *Names) Take(names apiextensionsv1.CustomResourceDefinitionNames) {
-	if n.resources == nil {
-		n.resources, n.kinds = map[string]bool{}, map[string]bool{}
+	n.resources.take(names.Plural)
+	n.resources.take(names.Singular)
+	for _, short := range names.ShortNames {
+		n.resources.take(short)
 	}
-	for _, s := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
-		n.resources[s] = s != ""
-	}
-	for _, s := range []string{names.Kind, names.ListKind} {
-		n.kinds[s] = s != ""
+	n.kinds.take(names.Kind)
+	n.kinds.take(names.ListKind)
+}
+
+func (n *nameSet) take(name string) {
+	if name != "" && slices.Contains(n.asked, name) {
+		n.taken = append(n.taken, name)
 	}
 }
 
@@ -306,12 +322,12 @@ func accept(d *Definition, taken *Names) apiextensionsv1.CustomResourceDefinitio
 	for _, n := range []struct {
 		what, want string
 		has        *string
-		taken      map[string]bool
+		taken      []string
 	}{
-		{"Plural", want.Plural, &has.Plural, taken.resources},
-		{"Singular", want.Singular, &has.Singular, taken.resources},
-		{"Kind", want.Kind, &has.Kind, taken.kinds},
-		{"ListKind", want.ListKind, &has.ListKind, taken.kinds},
+		{"Plural", want.Plural, &has.Plural, taken.resources.taken},
+		{"Singular", want.Singular, &has.Singular, taken.resources.taken},
+		{"Kind", want.Kind, &has.Kind, taken.kinds.taken},
+		{"ListKind", want.ListKind, &has.ListKind, taken.kinds.taken},
 	} {
 		if err := free(n.want, *n.has, n.taken); err != nil {
 			conflict(n.what, err)
@@ -322,7 +338,7 @@ func accept(d *Definition, taken *Names) apiextensionsv1.CustomResourceDefinitio
 	var errs []error
 	for _, short := range want.ShortNames {
 		if !slices.Contains(has.ShortNames, short) {
-			errs = append(errs, free(short, "", taken.resources))
+			errs = append(errs, free(short, "", taken.resources.taken))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -334,8 +350,8 @@ func accept(d *Definition, taken *Names) apiextensionsv1.CustomResourceDefinitio
 	return c
 }
 
-func free(want, has string, taken map[string]bool) error {
-	if want != has && taken[want] {
+func free(want, has string, taken []string) error {
+	if want != has && slices.Contains(taken, want) {
 		return fmt.Errorf("%q is already in use", want)
 	}
 	return nil

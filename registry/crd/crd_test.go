@@ -44,7 +44,7 @@ func TestNames(t *testing.T) {
 		{"short name is taken", definition(t, "gadgets", "Gadget", "gd", "widget"), "False", "ShortNamesConflict", "False", "gadgets", "Gadget", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			taken := &Names{}
+			taken := NamesFor(c.d)
 			taken.Take(apiextensionsv1.CustomResourceDefinitionNames{
 				Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList", ShortNames: []string{"wd"},
 			})
@@ -76,15 +76,15 @@ func TestNames(t *testing.T) {
 // A definition that is served keeps its names, and goes on being served, when a new one is refused.
 func TestEstablishedStays(t *testing.T) {
 	d := definition(t, "gadgets", "Gadget")
-	SetStatus(d, &Names{}, metav1.Now())
-	taken := &Names{}
-	taken.Take(apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", ShortNames: []string{"wd"}})
+	SetStatus(d, NamesFor(d), metav1.Now())
 	d.Spec.Names.ShortNames = []string{"wd"}
+	taken := NamesFor(d)
+	taken.Take(apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", ShortNames: []string{"wd"}})
 	SetStatus(d, taken, metav1.Now())
 	if Accepted(d) || !Established(d) || len(d.Status.AcceptedNames.ShortNames) != 0 {
 		t.Errorf("status %+v", d.Status)
 	}
-	SetStatus(d, &Names{}, metav1.Now()) // the name is free now
+	SetStatus(d, NamesFor(d), metav1.Now()) // the name is free now
 	if !Accepted(d) || d.Status.AcceptedNames.ShortNames[0] != "wd" {
 		t.Errorf("status %+v", d.Status)
 	}
@@ -92,7 +92,7 @@ func TestEstablishedStays(t *testing.T) {
 
 func TestStatusSurvivesStorage(t *testing.T) {
 	d := definition(t, "gadgets", "Gadget")
-	SetStatus(d, &Names{}, metav1.Now())
+	SetStatus(d, NamesFor(d), metav1.Now())
 	b, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestStatusSurvivesStorage(t *testing.T) {
 	if err := json.Unmarshal(b, stored); err != nil {
 		t.Fatal(err)
 	}
-	SetStatus(stored, &Names{}, metav1.Now())
+	SetStatus(stored, NamesFor(stored), metav1.Now())
 	again, err := json.Marshal(stored)
 	if err != nil || string(again) != string(b) {
 		t.Errorf("%v\n%s\n%s", err, b, again)
@@ -112,7 +112,7 @@ func TestValidate(t *testing.T) {
 	ctx := context.Background()
 	d := definition(t, "gadgets", "Gadget")
 	NoteStored(d)
-	SetStatus(d, &Names{}, metav1.Now())
+	SetStatus(d, NamesFor(d), metav1.Now())
 	before := d.DeepCopy()
 	if errs := Validate(ctx, d, nil); len(errs) > 0 {
 		t.Fatal(errs)

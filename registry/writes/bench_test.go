@@ -168,16 +168,25 @@ func BenchmarkPatchOneObject(b *testing.B) {
 	}
 }
 
+// BenchmarkDefinition is a definition's create until it's served, beside so many others.
 func BenchmarkDefinition(b *testing.B) {
-	s := start(b, "", registry.Options{})
-	crds := s.crds()
-	ctx := context.Background()
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		plural := fmt.Sprintf("things%d", i)
-		if _, err := crds.Create(ctx, "", nil, crdOf(b, plural, strings.ToUpper(plural[:1])+plural[1:])); err != nil {
-			b.Fatal(err)
-		}
+	for _, others := range []int{0, many(2000)} {
+		b.Run(fmt.Sprint(others, " others"), func(b *testing.B) {
+			s := start(b, "", registry.Options{})
+			crds := s.crds()
+			create := func(plural string) {
+				if _, err := crds.Create(b.Context(), "", nil, crdOf(b, plural, strings.ToUpper(plural[:1])+plural[1:])); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range others {
+				create(fmt.Sprintf("others%d", i))
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				create(fmt.Sprintf("things%d", i))
+			}
+		})
 	}
 }
 

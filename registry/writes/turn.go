@@ -44,12 +44,19 @@ func (w *write) inItsTurn(ctx context.Context) context.Context {
 	return storage.InTurn(ctx, w.turn)
 }
 
-// claim takes what only the object may have, if its type says so.
-func (d *draft) claim(context.Context) (err error) {
+// claim takes what only the object may have, if its type says so. It's refused only by what the caches have by now: somebody may just have given
+// back what it asks for.
+func (d *draft) claim(ctx context.Context) (err error) {
 	if d.Typed == nil || d.Typed.Guard.Claim == nil || d.Subresource != registry.Whole {
 		return nil
 	}
 	d.settled(nil) // an earlier attempt
+	if d.settle, err = d.Typed.ClaimFor(d.obj, d.next, d.prev, d.dryRun); err == nil || d.settle != nil || d.dryRun {
+		return err
+	}
+	if err := d.Freshen(ctx); err != nil {
+		return err
+	}
 	d.settle, err = d.Typed.ClaimFor(d.obj, d.next, d.prev, d.dryRun)
 	return err
 }
