@@ -100,7 +100,7 @@ var floors = []floor{
 	{"backup/own", []string{"access", "backup/document", "client"}}, // what a server makes by itself
 	{"backup/recording", []string{"backup/document", "backup/own", "client"}},
 	{"system", []string{"storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/builtin/network", "controllers", "access"}},
-	{"admission/match", []string{"registry", "registry/reads", "registry/writes", "registry/expression"}},
+	{"admission/match", []string{"registry", "registry/object", "registry/reads", "registry/writes", "registry/expression"}},
 	{"admission/plugins", []string{"access", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/jsontree", "registry/quota"}},
 	{"admission/policy", []string{"audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"tracing", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/match"}},
@@ -120,7 +120,7 @@ var floors = []floor{
 	{"server/backups", []string{"internal/disk", "internal/private", "storage/snapshot"}},
 	{"server/manifests", []string{"backup/document", "registry", "registry/writes", "storage"}},
 	{"server/bounds", []string{"registry/builtin/events"}},
-	{"server/bulk", []string{"internal/jsonscan", "registry", "registry/clip", "registry/object", "registry/reads", "storage", "storage/transaction"}},
+	{"server/bulk", []string{"internal/jsonscan", "registry", "registry/clip", "registry/object", "registry/reads", "server/stack", "storage", "storage/transaction"}},
 	{"server/negotiation", []string{"kubeproto", "watchstream"}},
 	{"server/quiescence", []string{"controllers", "registry/clip", "server/status", "storage"}},
 	{"server/faketime", []string{"internal/clock", "registry/clip", "server/status"}},

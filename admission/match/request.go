@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/expression"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
@@ -26,8 +27,8 @@ type Request struct {
 	Space    string
 	registry *registry.Registry
 
-	mu    sync.Mutex // guards shown
-	shown map[Place]versions
+	mu    sync.Mutex // guards shown, and what it has
+	shown map[Place]*versions
 }
 
 // NewRequest returns a request as rules see it. The subresource scale must have Scales for objects.
@@ -69,26 +70,59 @@ func (q *Request) Set(ctx context.Context, at Place, obj *unstructured.Unstructu
 func (q *Request) Objects(ctx context.Context, at Place) (obj, old *unstructured.Unstructured, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	v, known := q.shown[at]
-	if known {
-		return v.obj, v.old, nil
-	}
-	own := q.Places[0]
-	if v.obj, err = q.convert(ctx, own, at, q.Object); err != nil {
+	v, err := q.versionsLocked(ctx, at)
+	if err != nil {
 		return nil, nil, err
 	}
-	if v.old, err = q.convert(ctx, own, at, q.Old); err != nil {
-		return nil, nil, err
-	}
-	if q.shown == nil {
-		q.shown = map[Place]versions{}
-	}
-	q.shown[at] = v
 	return v.obj, v.old, nil
 }
 
-// versions are the objects of a request in one version.
-type versions struct{ obj, old *unstructured.Unstructured }
+// Texts returns the request's objects as they are at a place as JSON; nil for those that there aren't. They're encoded once for all who ask.
+func (q *Request) Texts(ctx context.Context, at Place) (obj, old []byte, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	v, err := q.versionsLocked(ctx, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, each := range []struct {
+		of   *unstructured.Unstructured
+		text *[]byte
+	}{{v.obj, &v.objText}, {v.old, &v.oldText}} {
+		if each.of == nil || *each.text != nil {
+			continue
+		}
+		if *each.text, err = object.EncodeJSON(each.of.Object); err != nil {
+			return nil, nil, err
+		}
+	}
+	return v.objText, v.oldText, nil
+}
+
+// versionsLocked returns the objects at a place; mu must be held.
+func (q *Request) versionsLocked(ctx context.Context, at Place) (v *versions, err error) {
+	if v := q.shown[at]; v != nil {
+		return v, nil
+	}
+	v, own := &versions{}, q.Places[0]
+	if v.obj, err = q.convert(ctx, own, at, q.Object); err != nil {
+		return nil, err
+	}
+	if v.old, err = q.convert(ctx, own, at, q.Old); err != nil {
+		return nil, err
+	}
+	if q.shown == nil {
+		q.shown = map[Place]*versions{}
+	}
+	q.shown[at] = v
+	return v, nil
+}
+
+// versions are the objects of a request in one version, and as JSON, which is made when somebody asks for it.
+type versions struct {
+	obj, old         *unstructured.Unstructured
+	objText, oldText []byte
+}
 
 // convert brings an object from one place to another. What has a kind of its own at both is the same there.
 func (q *Request) convert(ctx context.Context, from, to Place, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {

@@ -124,7 +124,7 @@ func (m *Mutating) apply(ctx context.Context, q *match.Request, c candidate, pat
 	case before == nil:
 		return false, fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", c.name)
 	}
-	doc, err := object.EncodeJSON(before.Object)
+	doc, _, err := q.Texts(ctx, at)
 	if err != nil {
 		return false, err
 	}

@@ -13,8 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -68,25 +66,17 @@ func reviewKind(version string) schema.GroupVersionKind {
 // newReview writes an AdmissionReview about a request for a webhook. An error is the server's: the object can't be converted.
 func newReview(ctx context.Context, q *match.Request, c candidate) (*review, error) {
 	version := hookclient.ReviewVersion(c.spec.AdmissionReviewVersions)
-	obj, old, err := q.Objects(ctx, c.at)
+	obj, old, err := q.Texts(ctx, c.at)
 	if err != nil {
 		return nil, err
 	}
 	r := q.Describe(c.at)
 	r.UID = uuid.NewUUID()
-	r.Object, r.OldObject = rawOf(obj), rawOf(old)
+	r.Object.Raw, r.OldObject.Raw = obj, old
 	body, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: reviewKind(version).GroupVersion().String(), Kind: reviewKind(version).Kind}, Request: r,
 	})
 	return &review{r, version, body}, err
-}
-
-// rawOf is null of nil.
-func rawOf(obj *unstructured.Unstructured) runtime.RawExtension {
-	if obj == nil {
-		return runtime.RawExtension{}
-	}
-	return runtime.RawExtension{Object: obj}
 }
 
 // post sends a body, and returns what was answered within the webhook's time.
