@@ -3,8 +3,10 @@ package reads
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	openapiv2 "k8s.io/apiextensions-apiserver/pkg/controller/openapi/v2"
@@ -25,7 +27,7 @@ const (
 
 // OpenAPI returns what the endpoint's objects look like: the name of their schema, and by their names that schema and
 // all that it refers to (by gotype.RefPrefix). It's what is published in OpenAPI v3, and by which server-side apply
-// merges. The schemas are made for this call and belong to the caller; nothing is kept.
+// merges. The map and the endpoint's own schema are made for this call and belong to the caller; those that it refers to may be shared.
 //
 // For custom resources they say what kube-apiserver publishes: the definition's schema with apiVersion, kind and
 // metadata. A definition's schema that lists no fields lists those three alone then. A Go type that has no schema (see
@@ -68,13 +70,15 @@ func (e Reader) openAPI(version openAPIVersion) (root string, schemas map[string
 	if e.Typed != nil {
 		_, schemas, err = gotype.Of(reflect.TypeOf(e.Typed.Zero))
 	}
-	if e.Typed == nil || err != nil {
-		if _, schemas, err = gotype.Of(reflect.TypeFor[metav1.ObjectMeta]()); err != nil {
+	switch {
+	case e.Typed == nil || err != nil:
+		meta, err := metaSchemas()
+		if err != nil {
 			return "", nil, err
 		}
+		schemas = maps.Clone(meta)
 		schemas[root] = customSchema(e.structural(), version)
-	}
-	if e.Typed != nil && version == openAPIv2 { // in which Kubernetes publishes no defaults
+	case version == openAPIv2: // in which Kubernetes publishes no defaults
 		for _, s := range schemas {
 			for name, p := range s.Properties {
 				p.Default = nil
@@ -88,6 +92,12 @@ func (e Reader) openAPI(version openAPIVersion) (root string, schemas map[string
 	}
 	return root, schemas, nil
 }
+
+// metaSchemas are those of what all objects have, which nobody changes. Thousands of definitions need them.
+var metaSchemas = sync.OnceValues(func() (map[string]*spec.Schema, error) {
+	_, schemas, err := gotype.Of(reflect.TypeFor[metav1.ObjectMeta]())
+	return schemas, err
+})
 
 // structural returns the definition's schema, and one that says nothing where there is none: for a Go type that has no
 // schema, and for a definition that was stored by a program with other rules.
