@@ -240,7 +240,7 @@ func (d *definitions) rebuild() (unusable []broken) {
 // leave drops what is known of definitions that aren't stored any more, or that nobody can use, and returns their resources. d.mu is held.
 func (d *definitions) leave(stored *cacher.Snapshot) (left []*Resource) {
 	for name, old := range d.known {
-		if o := stored.Get(old.res.Condition.Key); o != nil && o.Revision == old.revision {
+		if d.current(old, stored.Get(old.res.Condition.Key)) {
 			continue
 		}
 		left = append(left, old.res)
@@ -256,11 +256,10 @@ func (d *definitions) leave(stored *cacher.Snapshot) (left []*Resource) {
 // renew brings what is known of a stored definition, old or nil, up to date: fresh tells that it wasn't, ends that the watches of the old
 // one's resource end by that. d.mu is held.
 func (d *definitions) renew(o *kube.Object, old *definition) (fresh, ends bool, err error) {
-	outdated := old != nil && old.res.since < d.restored[old.res.Prefix]
-	if old != nil && old.revision == o.Revision && !outdated {
+	if d.current(old, o) {
 		return false, false, nil
 	}
-	base := old
+	base, outdated := old, old != nil && d.outdated(old)
 	if outdated {
 		base = nil
 	}
@@ -274,6 +273,14 @@ func (d *definitions) renew(o *kube.Object, old *definition) (fresh, ends bool, 
 	d.known[o.Name()] = next
 	return true, old != nil && (outdated || !sameDefinition(old.object, next.object)), nil
 }
+
+// current tells whether what is known of a definition, old or nil, is what is stored, o or nil. d.mu is held.
+func (d *definitions) current(old *definition, o *kube.Object) bool {
+	return old != nil && o != nil && old.revision == o.Revision && !d.outdated(old)
+}
+
+// outdated tells whether a reset has brought objects back that may be older than the definition knows. d.mu is held.
+func (d *definitions) outdated(old *definition) bool { return old.res.since < d.restored[old.res.Prefix] }
 
 // open reads a stored definition. old is what is known of it before, or nil.
 func (d *definitions) open(o *kube.Object, old *definition) (*definition, error) {
