@@ -61,7 +61,7 @@ func (c *Client) Resources(ctx context.Context, apiVersion string) ([]ResourceIn
 }
 
 // AllResources returns all resources, each once: in the version that its group prefers, or the first in which it is. They're in the server's
-// order.
+// order. With an error it returns those of the versions that the server hasn't refused, as it does those of another server that is away.
 func (c *Client) AllResources(ctx context.Context) (all []ResourceInfo, err error) {
 	versions, err := c.versions(ctx)
 	if err != nil {
@@ -73,10 +73,11 @@ func (c *Client) AllResources(ctx context.Context) (all []ResourceInfo, err erro
 		if !ok {
 			group = ""
 		}
-		resources, err := c.Resources(ctx, apiVersion)
-		if err != nil {
-			return nil, err
+		resources, failed := c.Resources(ctx, apiVersion)
+		if _, refused := errors.AsType[*StatusError](failed); failed != nil && !refused {
+			return nil, failed
 		}
+		err = errors.Join(err, failed)
 		for _, r := range resources {
 			if key := [2]string{group, r.Plural}; !seen[key] {
 				seen[key] = true
@@ -84,7 +85,7 @@ func (c *Client) AllResources(ctx context.Context) (all []ResourceInfo, err erro
 			}
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // versions returns the group versions that the server has: the core's first, then each group's, its preferred version

@@ -21,9 +21,6 @@ func FollowAll(ctx context.Context, c *Client, namespace string, resources []str
 	if len(resources) == 0 {
 		t.settings.err = fmt.Errorf("client: FollowAll of no resource")
 	}
-	if since := t.settings.since; since != "" {
-		t.version, t.current = since, true
-	}
 	return t.run(ctx)
 }
 

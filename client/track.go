@@ -46,7 +46,8 @@ type State[T any] struct {
 // leaves the loop. The pauses are those of Reflect (see Backoff). Only when ctx has ended it yields why, and ends, and so it does
 // when an option is wrong.
 //
-// The options narrow the collection (Labels, Fields), and say how (PageSize, Backoff, Bookmarks, CountIn).
+// With Since it begins after that version, without a State. The other options narrow the collection (Labels, Fields), and say how
+// (PageSize, Backoff, Bookmarks, CountIn).
 func (c Collection[T]) Track(ctx context.Context, options ...Option) iter.Seq2[Step[T], error] {
 	t := newTracker(c, newSettings(options))
 	t.paged = true
@@ -83,6 +84,9 @@ func (t *tracker[T]) run(ctx context.Context) iter.Seq2[Step[T], error] {
 			return
 		}
 		t.yield = yield
+		if t.settings.since != "" {
+			t.version, t.current = t.settings.since, true
+		}
 		for {
 			opened := time.Now()
 			err := t.once(ctx)

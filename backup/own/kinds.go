@@ -2,6 +2,7 @@ package own
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -13,22 +14,16 @@ import (
 var aliases = []string{"events.events.k8s.io"}
 
 // Kinds returns the kinds that a server stores and that can be created there, each once, in the server's order: without those of other
-// servers behind it, which have revisions of their own.
+// servers behind it, which have revisions of their own. With an error it returns what could be found out, as client.AllResources does.
 func Kinds(ctx context.Context, server *client.Client) (all []client.ResourceInfo, err error) {
 	found, err := server.AllResources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere, err := aggregated(ctx, server, found)
-	if err != nil {
-		return nil, err
-	}
+	elsewhere, failed := aggregated(ctx, server, found)
 	for _, kind := range found {
 		if slices.Contains(kind.Verbs, "list") && slices.Contains(kind.Verbs, "create") && !slices.Contains(aliases, FullName(kind)) && !elsewhere[kind.APIVersion] {
 			all = append(all, kind)
 		}
 	}
-	return all, nil
+	return all, errors.Join(err, failed)
 }
 
 // aggregated returns the versions that other servers behind this one have, which have revisions of their own.
@@ -40,11 +35,11 @@ func aggregated(ctx context.Context, server *client.Client, found []client.Resou
 		}
 		list, err := client.Resource[client.Object](server, kind.APIVersion, kind.Plural).List(ctx)
 		if err != nil {
-			return nil, err
+			return elsewhere, err
 		}
 		for o, err := range list.All(ctx) {
 			if err != nil {
-				return nil, err
+				return elsewhere, err
 			}
 			var spec struct {
 				Group, Version string

@@ -89,6 +89,7 @@ type recorder struct {
 	to     *writer
 
 	kinds   map[string]client.ResourceInfo // by plural and group
+	apart   bool                           // the server has no stream of several kinds
 	begun   bool
 	version string // everything up to it is written
 	known   map[identity]seen
@@ -102,7 +103,23 @@ var errKinds = errors.New("the server's kinds have changed")
 
 // run records until ctx ends.
 func (r *recorder) run(ctx context.Context) (err error) {
-	if r.kinds, err = r.find(ctx); err == nil && r.From != "" {
+	r.apart = r.lacksStream(ctx)
+	switch r.kinds, err = r.find(ctx); {
+	case err != nil:
+	case r.apart:
+		err = newApart(r).run(ctx)
+	default:
+		err = r.runMerged(ctx)
+	}
+	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return r.to.failed()
+	}
+	return err
+}
+
+// runMerged records one stream of all kinds.
+func (r *recorder) runMerged(ctx context.Context) (err error) {
+	if r.From != "" {
 		err = r.beginAt(ctx)
 	}
 	for err == nil {
@@ -111,9 +128,6 @@ func (r *recorder) run(ctx context.Context) (err error) {
 			break
 		}
 		err = r.findAgain(ctx)
-	}
-	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return r.to.failed()
 	}
 	return err
 }
@@ -177,7 +191,11 @@ func (r *recorder) find(ctx context.Context) (map[string]client.ResourceInfo, er
 	var found []client.ResourceInfo
 	var err error
 	if len(r.Resources) == 0 {
-		if found, err = own.Kinds(ctx, r.server); err != nil {
+		found, err = own.Kinds(ctx, r.server)
+		switch {
+		case err != nil && r.apart && len(found) > 0: // one server behind kube-apiserver is away, for example
+			r.Log.Warn("some kinds can't be found", "error", err)
+		case err != nil:
 			return nil, err // ErrNotFound: a group has gone meanwhile
 		}
 	}
@@ -211,20 +229,33 @@ func (r *recorder) beginAt(ctx context.Context) error {
 		if r.ChangesOnly {
 			break
 		}
-		kind := r.kinds[name]
-		list, err := client.Resource[client.Object](r.server, kind.APIVersion, kind.Plural).List(ctx, client.At(r.From))
+		objects, _, err := r.list(ctx, name, r.From)
 		if err != nil {
-			return fmt.Errorf("list %s at resourceVersion %s: %w", name, r.From, err)
+			return err
 		}
-		for o, err := range list.All(ctx) {
-			if err != nil {
-				return fmt.Errorf("list %s at resourceVersion %s: %w", name, r.From, err)
-			}
-			all = append(all, client.Event[client.Object]{Type: client.Added, Object: o, Key: client.Key{Namespace: o.Namespace(), Name: o.Name()}, ResourceVersion: o.ResourceVersion()})
-		}
+		all = append(all, objects...)
 	}
 	r.fresh = true
 	return r.begin(client.State[client.Object]{Objects: all, Version: r.From})
+}
+
+// list returns the objects of a kind at a version, or at the newest if it's "", and that version.
+func (r *recorder) list(ctx context.Context, name, at string) (all state, version string, err error) {
+	kind, what, options := r.kinds[name], "list "+name, []client.Option(nil)
+	if at != "" {
+		what, options = what+" at resourceVersion "+at, append(options, client.At(at))
+	}
+	list, err := client.Resource[client.Object](r.server, kind.APIVersion, kind.Plural).List(ctx, options...)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", what, err)
+	}
+	for o, err := range list.All(ctx) {
+		if err != nil {
+			return nil, "", fmt.Errorf("%s: %w", what, err)
+		}
+		all = append(all, client.Event[client.Object]{Type: client.Added, Object: o, Key: client.Key{Namespace: o.Namespace(), Name: o.Name()}, ResourceVersion: o.ResourceVersion()})
+	}
+	return all, list.ResourceVersion, nil
 }
 
 // follow records until the kinds have changed, or ctx ends.
@@ -247,13 +278,11 @@ func (r *recorder) follow(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case r.fresh && (errors.Is(err, client.ErrExpired) || errors.Is(err, client.ErrVersionTooLarge)):
-			return fmt.Errorf("the server's history doesn't have resourceVersion %s: %w", r.From, err)
+			return r.tooOld(err)
 		case errors.Is(err, client.ErrExpired):
 			r.Log.Warn("history is gone: listing anew")
 		case errors.Is(err, client.ErrNotFound) && r.begun: // a definition is gone
 			return cmp.Or(r.pause(ctx), errKinds)
-		case errors.Is(err, client.ErrNotFound):
-			return fmt.Errorf("the server has no watch of several kinds, which only an apiserver-lite has: %w", err)
 		case err != nil && refused(err):
 			return err
 		case err != nil:
@@ -261,7 +290,8 @@ func (r *recorder) follow(ctx context.Context) error {
 		case step.State != nil && !r.begun:
 			err = r.begin(*step.State)
 		case step.State != nil:
-			err = r.bridge(*step.State)
+			r.version = step.State.Version
+			err = r.bridge(time.Now(), "", true, *step.State)
 		default:
 			err = r.take(step.Event)
 		}
@@ -270,6 +300,11 @@ func (r *recorder) follow(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tooOld is the error of a server whose history doesn't reach From.
+func (r *recorder) tooOld(err error) error {
+	return fmt.Errorf("the server's history doesn't have resourceVersion %s: %w", r.From, err)
 }
 
 // refused tells whether the server has refused what would be refused again.
@@ -306,21 +341,26 @@ func (r *recorder) note(e client.Event[client.Object]) {
 	r.known[identityOf(*e.Object)] = seen{e.Object.APIVersion(), e.Object.UID(), e.ResourceVersion}
 }
 
-// take writes an event. errKinds says that it's a definition of a kind that isn't followed yet.
-func (r *recorder) take(e client.Event[client.Object]) error {
-	r.version, r.fresh = e.ResourceVersion, false
-	if e.Type == client.Bookmark {
-		return nil
-	}
+// write writes an event that was seen at a time.
+func (r *recorder) write(at time.Time, e client.Event[client.Object]) error {
 	if e.Type == client.Deleted {
 		delete(r.known, identityOf(*e.Object))
 	} else {
 		r.note(e)
 	}
-	if err := r.to.write(Line{Time: time.Now().UTC(), Type: e.Type.String(), Object: *e.Object}); err != nil {
+	return r.to.write(Line{Time: at.UTC(), Type: e.Type.String(), Object: *e.Object})
+}
+
+// take writes an event of the stream of all kinds. errKinds says that it's a definition of a kind that isn't followed yet.
+func (r *recorder) take(e client.Event[client.Object]) error {
+	r.version, r.fresh = e.ResourceVersion, false
+	if e.Type == client.Bookmark {
+		return nil
+	}
+	if err := r.write(time.Now(), e); err != nil {
 		return err
 	}
-	if len(r.Resources) == 0 && e.Type != client.Deleted && kindOf(*e.Object) == definition && established(*e.Object) && !r.follows(*e.Object) {
+	if r.defines(e) && !r.follows(*e.Object) {
 		r.awaits = *e.Object
 		return errKinds
 	}
@@ -329,6 +369,11 @@ func (r *recorder) take(e client.Event[client.Object]) error {
 
 // definition is the kind of definitions.
 const definition = "CustomResourceDefinition.apiextensions.k8s.io"
+
+// defines tells whether an event is of a definition whose kind is to be recorded, and is served by now.
+func (r *recorder) defines(e client.Event[client.Object]) bool {
+	return len(r.Resources) == 0 && e.Type != client.Deleted && kindOf(*e.Object) == definition && established(*e.Object)
+}
 
 // follows tells whether the kind that a definition has is followed, or isn't served.
 func (r *recorder) follows(o client.Object) bool {
@@ -354,26 +399,31 @@ func (r *recorder) follows(o client.Object) bool {
 	return !served
 }
 
-// bridge writes what makes the state of what was there before history was gone.
-func (r *recorder) bridge(now client.State[client.Object]) error {
-	at := time.Now().UTC()
-	r.gaps++
-	r.version = now.Version
-	if err := r.to.write(Line{Time: at, Type: Gap}); err != nil {
-		return err
-	}
+// bridge writes what makes the state of what was recorded before, of one kind or, without one, of all. There's a gap before it, or it turns out to
+// be one because something is gone.
+func (r *recorder) bridge(at time.Time, kind string, gap bool, now client.State[client.Object]) error {
+	at = at.UTC()
 	there := map[identity]string{}
 	for _, e := range now.Objects {
 		there[identityOf(*e.Object)] = e.Object.UID()
 	}
-	gone := slices.SortedFunc(maps.Keys(r.known), func(a, b identity) int {
+	var gone []identity
+	for id, was := range r.known {
+		if (kind == "" || id.kind == kind) && there[id] != was.uid {
+			gone = append(gone, id)
+		}
+	}
+	slices.SortFunc(gone, func(a, b identity) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	if gap || len(gone) > 0 {
+		r.gaps++
+		if err := r.to.write(Line{Time: at, Type: Gap}); err != nil {
+			return err
+		}
+	}
 	for _, id := range gone {
 		was := r.known[id]
-		if there[id] == was.uid {
-			continue
-		}
 		delete(r.known, id)
 		kind, _, _ := strings.Cut(id.kind, ".")
 		object, err := json.Marshal(client.Meta{APIVersion: was.apiVersion, Kind: kind, Metadata: client.Metadata{Name: id.Name, Namespace: id.Namespace, UID: was.uid}})

@@ -6,11 +6,12 @@
 // was gone, so that what follows makes up for changes that nobody has seen. END is the last; a file without it was cut. A file may be gzip.
 //
 // Record follows one stream and keeps of each object its uid and resourceVersion, and the state that a recording begins with until it's
-// written. It has one goroutine more, which brings lines to the file that no others follow soon. Replay reads in the caller's goroutine, which says
+// written. It has one goroutine more, which brings lines to the file that no others follow soon. Of a server that has no stream of several kinds,
+// as kube-apiserver is one, it follows each kind by a goroutine of its own, and keeps changes for a moment to put them in order (apart). Replay reads in the caller's goroutine, which says
 // what each change has to wait for (schedule), and workers write to the target; all of them end before Replay returns. It keeps of each object
 // some hundred bytes, and its uid for good, because others may name it as their owner later. Nothing bounds these but the number of objects.
 //
-// Bounds: maxLine, windowChanges, windowBytes, maxListed. Locks: those of writer, schedule and replayer, none of which is taken under another.
+// Bounds: maxLine, windowChanges, windowBytes, maxListed, mostHeld, heldBytes. Locks: those of writer, schedule and replayer, none of which is taken under another.
 package recording
 
 import (

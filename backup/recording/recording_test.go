@@ -50,11 +50,16 @@ type running struct {
 // record starts a Record, and returns when it has begun.
 func record(t *testing.T, s *servertest.Server, o recording.RecordOptions) *running {
 	t.Helper()
+	return recordBy(t, s, clientOf(t, s), o)
+}
+
+// recordBy is record by a client.
+func recordBy(t *testing.T, s *servertest.Server, c *client.Client, o recording.RecordOptions) *running {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{t: t, server: s, file: &lockedBuffer{}, stop: stop, result: make(chan error, 1)}
 	begun := make(chan struct{})
 	o.Begun = func(string, int) { close(begun) }
-	c := clientOf(t, s)
 	go func() {
 		var err error
 		r.what, err = recording.Record(ctx, c, r.file, o)
