@@ -77,7 +77,9 @@ func (c *Client) AllResources(ctx context.Context) (all []ResourceInfo, err erro
 		if _, refused := errors.AsType[*StatusError](failed); failed != nil && !refused {
 			return nil, failed
 		}
-		err = errors.Join(err, failed)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("resources of %s: %w", apiVersion, failed))
+		}
 		for _, r := range resources {
 			if key := [2]string{group, r.Plural}; !seen[key] {
 				seen[key] = true

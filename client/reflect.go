@@ -34,7 +34,7 @@ func Reflect[T any](ctx context.Context, from Collection[T], store Store[T], opt
 	if err := s.check(aWatch); err != nil {
 		return err
 	}
-	s.bookmarks = true
+	s.bookmarks, s.since = true, "" // a store begins with a state
 	r := &reflector[T]{store: store}
 	var resync sync.WaitGroup
 	defer resync.Wait()

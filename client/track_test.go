@@ -47,6 +47,7 @@ func TestTrack(t *testing.T) {
 			[]string{"state 7 a", "ADDED b", "enough", "it ended"}},
 		{"with bookmarks", []answer{{body: listOf("7", "a")}, {body: b + bookmark, hold: true}}, []client.Option{client.Bookmarks()}, 0,
 			[]string{"state 7 a", "ADDED b", "BOOKMARK ", "enough", "it ended"}},
+		{"from a version", []answer{{body: b, hold: true}}, []client.Option{client.Since("7")}, 0, []string{"ADDED b", "enough", "it ended"}},
 		{"an error, and on", []answer{{err: errors.New("away")}, {body: listOf("7")}, {body: b + errorFrame(410, "gone")}, {body: listOf("9", "b")}, {hold: true}}, nil, 0,
 			[]string{`Get "http://script/apis/example.com/v1/widgets?limit=500": away`, "state 7", "ADDED b", "the server answered 410 Gone", "state 9 b", "enough", "it ended"}},
 		{"left at an error", []answer{{err: errors.New("away")}}, nil, 1, []string{`Get "http://script/apis/example.com/v1/widgets?limit=500": away`}},

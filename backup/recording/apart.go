@@ -76,11 +76,11 @@ type follower struct {
 
 	// What follows is of the recorder's goroutine.
 	uid      string    // of its definition
+	gone     bool      // which is deleted, as is known by now
+	missing  time.Time // since when the kind isn't served; zero if it is
 	position uint64    // of the last change
 	fresh    bool      // nothing has come since From
-	current  bool      // it has had a state since its kind is served
-	asked    time.Time // when its definition was last seen to be served
-	refused  bool      // its last try was
+	current  bool      // it has had a state
 }
 
 func newApart(r *recorder) *apart {
@@ -179,7 +179,8 @@ func (a *apart) follow(ctx context.Context, name string, kind client.ResourceInf
 	return f
 }
 
-// run tells what happens to a kind until ctx ends. While the kind isn't served it's asked for now and then, and when its definition changes.
+// run tells what happens to a kind until ctx ends. While the kind isn't served, as by a server that starts, it's asked for now and then, and when its
+// definition changes. Then it goes on where it was.
 func (f *follower) run(ctx context.Context, server *client.Client, kind client.ResourceInfo, since string, to chan<- news) {
 	tell := func(step client.Step[client.Object], err error) {
 		select {
@@ -187,26 +188,29 @@ func (f *follower) run(ctx context.Context, server *client.Client, kind client.R
 		case <-ctx.Done():
 		}
 	}
-	options := []client.Option{client.Bookmarks(), client.Backoff(firstPause, longestPause), client.CountIn(&f.counters), client.Since(since)}
-	for pause := firstPause; ctx.Err() == nil; {
+	for pause := firstPause; ctx.Err() == nil; pause = f.pause(ctx, pause) {
 		var err error
 		if kind.Plural == "" {
 			kind, err = server.Find(ctx, f.name)
 		}
 		if err != nil {
 			tell(client.Step[client.Object]{}, err)
-			pause = f.pause(ctx, pause)
 			continue
 		}
-		for step, err := range client.Resource[client.Object](server, kind.APIVersion, kind.Plural).Track(ctx, options...) {
+		from := client.Resource[client.Object](server, kind.APIVersion, kind.Plural)
+		for step, err := range from.Track(ctx, client.Since(since), client.Bookmarks(), client.Backoff(firstPause, longestPause), client.CountIn(&f.counters)) {
 			tell(step, err)
+			switch {
+			case err == nil && step.State != nil:
+				since, pause = step.State.Version, firstPause
+			case err == nil:
+				since, pause = step.Event.ResourceVersion, firstPause
+			}
 			if errors.Is(err, client.ErrNotFound) {
 				break
 			}
-			pause = firstPause
 		}
-		kind, options = client.ResourceInfo{}, options[:3] // without Since
-		pause = f.pause(ctx, pause)
+		kind = client.ResourceInfo{}
 	}
 }
 
@@ -233,7 +237,7 @@ func (a *apart) take(ctx context.Context, n news) error {
 	case n.err != nil:
 		return a.failed(f, n.err)
 	}
-	f.refused, f.fresh = false, false
+	f.missing, f.fresh = time.Time{}, false
 	switch {
 	case n.step.State == nil && n.step.Event.Type == client.Bookmark:
 	case n.step.State == nil:
@@ -277,6 +281,8 @@ func (a *apart) hold(ctx context.Context, n news, version string) {
 		a.bytes += len(*n.step.Event.Object)
 		if a.defines(n.step.Event) {
 			a.served(ctx, *n.step.Event.Object)
+		} else if f := a.ends(n.step.Event); f != nil {
+			f.gone = true
 		}
 	}
 	a.held = append(a.held, n)
@@ -288,29 +294,38 @@ func (a *apart) served(ctx context.Context, o client.Object) {
 	if f == nil {
 		f = a.follow(ctx, o.Name(), client.ResourceInfo{}, "")
 	}
-	f.uid, f.asked = o.UID(), time.Now()
+	f.uid, f.gone, f.missing = o.UID(), false, time.Time{}
 	select {
 	case f.again <- struct{}{}:
 	default:
 	}
 }
 
+// ends returns the follower of the kind whose definition an event says is deleted, or nil. One that has come back is another one.
+func (a *apart) ends(e client.Event[client.Object]) *follower {
+	if e.Type == client.Deleted && kindOf(*e.Object) == definition {
+		if f := a.followers[e.Object.Name()]; f != nil && f.uid == e.Object.UID() {
+			return f
+		}
+	}
+	return nil
+}
+
 // failed says what has gone wrong. An error ends the recording.
 func (a *apart) failed(f *follower, err error) error {
-	before := f.refused
-	f.refused = refused(err) && !errors.Is(err, client.ErrExpired)
 	switch {
 	case f.fresh && (errors.Is(err, client.ErrExpired) || errors.Is(err, client.ErrVersionTooLarge)):
 		return a.tooOld(err)
 	case errors.Is(err, client.ErrExpired):
 		a.Log.Warn("history of " + f.name + " is gone: listing anew")
 	case errors.Is(err, client.ErrNotFound):
-		if f.current = false; !before {
-			a.Log.Warn(f.name+" isn't served any more", "error", err)
+		if f.missing.IsZero() {
+			f.missing = time.Now()
+			a.Log.Warn(f.name+" isn't served", "error", err)
 		}
-	case f.refused && (len(a.Resources) > 0 || errors.Is(err, client.ErrUnauthorized)):
+	case refused(err) && (len(a.Resources) > 0 || errors.Is(err, client.ErrUnauthorized)):
 		return fmt.Errorf("%s: %w", f.name, err)
-	case f.refused:
+	case refused(err):
 		a.Log.Warn("left out "+f.name+" from here on", "error", err)
 		a.leave(f)
 	default:
@@ -328,7 +343,8 @@ func (a *apart) leave(f *follower) {
 // release writes what has waited long enough, or all, and what comes before that.
 func (a *apart) release(now time.Time, all bool) error {
 	for _, f := range a.followers {
-		if !f.refused && f.counters.Lag() > 0 || !f.current && now.Sub(f.asked) < mostLate {
+		away := f.counters.Lag() > 0 || !f.current
+		if away && !f.gone && (f.missing.IsZero() || now.Sub(f.missing) < mostLate) {
 			a.away = now
 		}
 	}
@@ -401,7 +417,7 @@ func (a *apart) writeNews(n news) error {
 	}
 	o := *n.step.Event.Object
 	a.bytes -= len(o)
-	if f := a.followers[o.Name()]; f != nil && n.step.Event.Type == client.Deleted && kindOf(o) == definition && f.uid == o.UID() {
+	if f := a.ends(n.step.Event); f != nil {
 		a.leave(f)
 	}
 	return a.write(n.at, n.step.Event)

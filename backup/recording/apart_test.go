@@ -48,17 +48,24 @@ func TestRecordApart(t *testing.T) {
 	source := servertest.New(t, all)
 	source.PostYAML("/api/v1/namespaces/default/configmaps", "metadata: {name: was-there}")
 	c, proxy := kubernetes(t, source, "", func(r *http.Request) faultproxy.Fault {
-		if r.URL.Query().Has("watch") {
+		switch {
+		case r.URL.Query().Has("watch"):
 			return faultproxy.Fault{Spoil: faultproxy.Cut, Lines: 15, Bytes: 40}
+		case r.URL.Path == "/apis/storage.k8s.io/v1": // as of another server that is away
+			return faultproxy.Fault{Status: http.StatusServiceUnavailable}
 		}
 		return faultproxy.Fault{}
 	})
-	r := recordBy(t, source, c, recording.RecordOptions{Secrets: true})
+	log := new(await.Log)
+	r := recordBy(t, source, c, recording.RecordOptions{Secrets: true, Log: slog.New(slog.NewTextHandler(log, nil))})
 	live(t, source)
 	builtins(t, source)
 	file := r.end()
 	if proxy.Spoiled.Load() < 3 || r.what.Gaps > 0 {
 		t.Errorf("%d watches were cut, and the recording is %+v", proxy.Spoiled.Load(), r.what)
+	}
+	if !strings.Contains(log.String(), "resources of storage.k8s.io/v1") {
+		t.Errorf("the log lacks what is left out: %s", log)
 	}
 	want := stateOf(t, source)
 	for name, speed := range map[string]recording.Speed{"step": recording.Step, "max": recording.Max} {
@@ -84,14 +91,14 @@ func TestRecordApartLate(t *testing.T) {
 	var away atomic.Bool
 	var ofWidgets, ofNamespaces atomic.Int64
 	c, proxy := kubernetes(t, source, "", func(r *http.Request) faultproxy.Fault {
-		tries := &ofNamespaces
+		tries, code := &ofNamespaces, http.StatusBadGateway
 		if strings.HasSuffix(r.URL.Path, "/widgets") {
-			tries = &ofWidgets
+			tries, code = &ofWidgets, http.StatusNotFound // as a server says that doesn't know its definitions yet
 		} else if !strings.HasSuffix(r.URL.Path, "/namespaces") {
 			return faultproxy.Fault{}
 		}
 		if r.URL.Query().Has("watch") && away.Load() && tries.Add(1) <= refusals {
-			return faultproxy.Fault{Status: http.StatusBadGateway}
+			return faultproxy.Fault{Status: code}
 		}
 		return faultproxy.Fault{}
 	})
@@ -108,6 +115,9 @@ func TestRecordApartLate(t *testing.T) {
 	at := func(what string) int { return slices.Index(all, what) }
 	if at("ADDED shop") < 0 || at("ADDED shop") > at("ADDED owner") || at("ADDED owner") > at("ADDED owned") {
 		t.Errorf("the order is %q", all)
+	}
+	if again := slices.DeleteFunc(slices.Clone(all), func(what string) bool { return what != "ADDED first" }); len(again) != 2 || r.what.Gaps > 0 {
+		t.Errorf("what was there comes again: %q, %+v", all, r.what)
 	}
 	if ofWidgets.Load() <= refusals || ofNamespaces.Load() <= refusals {
 		t.Errorf("the watches came back after %d and %d tries", ofWidgets.Load(), ofNamespaces.Load())

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/backup/recording"
+	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/internal/await"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -57,15 +58,23 @@ func TestRecord(t *testing.T) {
 			configmap(t, s, "since")
 		}, recording.RecordOptions{ChangesOnly: true}, "^ConfigMap$", []string{"ADDED since", "ADDED after", "DELETED before", "ADDED the-end", "END"}},
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+	for i, test := range append(tests, tests...) {
+		name, apart := test.name, i >= len(tests)
+		if apart {
+			name += ", kind by kind"
+		}
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := servertest.New(t, all)
+			c := clientOf(t, s)
+			if apart {
+				c, _ = kubernetes(t, s, "", nil)
+			}
 			configmap(t, s, "before")
 			if test.before != nil {
 				test.before(t, s, &test.options)
 			}
-			r := record(t, s, test.options)
+			r := recordBy(t, s, c, test.options)
 			configmap(t, s, "after")
 			secret(t, s)
 			put(t, s, "DELETE", "/api/v1/namespaces/default/configmaps/before", "")
@@ -90,13 +99,26 @@ func version(s *servertest.Server) string {
 // TestDefinitionsGo: a kind whose definition is deleted and comes back is recorded in both of its lives, also when it has another version then.
 func TestDefinitionsGo(t *testing.T) {
 	t.Parallel()
-	source := servertest.New(t)
+	t.Run("on one stream", func(t *testing.T) {
+		t.Parallel()
+		source := servertest.New(t)
+		definitionsGo(t, source, clientOf(t, source))
+	})
+	t.Run("kind by kind", func(t *testing.T) {
+		t.Parallel()
+		source := servertest.New(t)
+		c, _ := kubernetes(t, source, "", nil)
+		definitionsGo(t, source, c)
+	})
+}
+
+func definitionsGo(t *testing.T, source *servertest.Server, c *client.Client) {
 	definitions := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	text, err := os.ReadFile("../../testdata/crds/widgets.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := record(t, source, recording.RecordOptions{})
+	r := recordBy(t, source, c, recording.RecordOptions{})
 	written := 0
 	for life, version := range []string{"v1", "v1", "v2"} {
 		source.PostYAML(definitions, strings.Replace(string(text), "name: v1", "name: "+version, 1))
@@ -157,11 +179,14 @@ func TestRecordRefused(t *testing.T) {
 		{"a version to come", recording.RecordOptions{From: "999999999", Resources: []string{"cm"}}, "list configmaps at resourceVersion 999999999: "},
 		{"changes of a version to come", recording.RecordOptions{From: "999999999", ChangesOnly: true}, "history doesn't have resourceVersion 999999999: "},
 	}
+	apart, _ := kubernetes(t, s, "", nil)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := recording.Record(t.Context(), clientOf(t, s), &lockedBuffer{}, test.options)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the error is %v, want %q", err, test.want)
+			for how, c := range map[string]*client.Client{"on one stream": clientOf(t, s), "kind by kind": apart} {
+				_, err := recording.Record(t.Context(), c, &lockedBuffer{}, test.options)
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%s the error is %v, want %q", how, err, test.want)
+				}
 			}
 		})
 	}
