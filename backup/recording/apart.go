@@ -25,7 +25,7 @@ import (
 const (
 	// settle is how long a change waits for earlier ones, which come by other connections.
 	settle = time.Second
-	// mostLate is how long a change waits while a kind's connection is away.
+	// mostLate is how long a change waits while a kind's connection is away, and how long a kind is waited for that can't be reached.
 	mostLate = 30 * time.Second
 	// mostHeld and heldBytes are how many changes wait, and how many bytes they have. When there are more, all are written as they are in order by then.
 	mostHeld, heldBytes = 16 << 10, 64 << 20
@@ -77,7 +77,7 @@ type follower struct {
 	// What follows is of the recorder's goroutine.
 	uid      string    // of its definition
 	gone     bool      // which is deleted, as is known by now
-	missing  time.Time // since when the kind isn't served; zero if it is
+	lost     time.Time // since when the kind can't be reached; zero if it can
 	position uint64    // of the last change
 	fresh    bool      // nothing has come since From
 	current  bool      // it has had a state
@@ -128,7 +128,7 @@ func (a *apart) beginApart(ctx context.Context) error {
 			}
 		}
 		switch {
-		case refused(err) && len(a.Resources) == 0 && !errors.Is(err, client.ErrUnauthorized) && !errors.Is(err, client.ErrExpired):
+		case len(a.Resources) == 0 && answered(err) && !errors.Is(err, client.ErrUnauthorized) && !errors.Is(err, client.ErrExpired):
 			a.Log.Warn("left out "+name, "error", err)
 			continue
 		case err != nil:
@@ -150,6 +150,12 @@ func (a *apart) beginApart(ctx context.Context) error {
 		f.fresh, f.current, f.uid = a.From != "", true, a.known[identity{definition, client.Key{Name: name}}].uid
 	}
 	return nil
+}
+
+// answered tells whether an error is the server's answer, also that something of its own has failed, such as a kind's webhook.
+func answered(err error) bool {
+	_, is := errors.AsType[*client.StatusError](err)
+	return is
 }
 
 // mayWatch returns an error if the user may not watch a kind: a list alone wouldn't tell.
@@ -237,7 +243,7 @@ func (a *apart) take(ctx context.Context, n news) error {
 	case n.err != nil:
 		return a.failed(f, n.err)
 	}
-	f.missing, f.fresh = time.Time{}, false
+	f.lost, f.fresh = time.Time{}, false
 	switch {
 	case n.step.State == nil && n.step.Event.Type == client.Bookmark:
 	case n.step.State == nil:
@@ -294,7 +300,7 @@ func (a *apart) served(ctx context.Context, o client.Object) {
 	if f == nil {
 		f = a.follow(ctx, o.Name(), client.ResourceInfo{}, "")
 	}
-	f.uid, f.gone, f.missing = o.UID(), false, time.Time{}
+	f.uid, f.gone, f.lost = o.UID(), false, time.Time{}
 	select {
 	case f.again <- struct{}{}:
 	default:
@@ -313,14 +319,17 @@ func (a *apart) ends(e client.Event[client.Object]) *follower {
 
 // failed says what has gone wrong. An error ends the recording.
 func (a *apart) failed(f *follower, err error) error {
+	first := f.lost.IsZero()
+	if first {
+		f.lost = time.Now()
+	}
 	switch {
 	case f.fresh && (errors.Is(err, client.ErrExpired) || errors.Is(err, client.ErrVersionTooLarge)):
 		return a.tooOld(err)
 	case errors.Is(err, client.ErrExpired):
 		a.Log.Warn("history of " + f.name + " is gone: listing anew")
 	case errors.Is(err, client.ErrNotFound):
-		if f.missing.IsZero() {
-			f.missing = time.Now()
+		if first {
 			a.Log.Warn(f.name+" isn't served", "error", err)
 		}
 	case refused(err) && (len(a.Resources) > 0 || errors.Is(err, client.ErrUnauthorized)):
@@ -344,7 +353,7 @@ func (a *apart) leave(f *follower) {
 func (a *apart) release(now time.Time, all bool) error {
 	for _, f := range a.followers {
 		away := f.counters.Lag() > 0 || !f.current
-		if away && !f.gone && (f.missing.IsZero() || now.Sub(f.missing) < mostLate) {
+		if away && !f.gone && (f.lost.IsZero() || now.Sub(f.lost) < mostLate) {
 			a.away = now
 		}
 	}

@@ -53,6 +53,8 @@ func TestRecordApart(t *testing.T) {
 			return faultproxy.Fault{Spoil: faultproxy.Cut, Lines: 15, Bytes: 40}
 		case r.URL.Path == "/apis/storage.k8s.io/v1": // as of another server that is away
 			return faultproxy.Fault{Status: http.StatusServiceUnavailable}
+		case r.URL.Path == "/apis/node.k8s.io/v1/runtimeclasses": // as of a kind whose webhook is away
+			return faultproxy.Fault{Status: http.StatusInternalServerError}
 		}
 		return faultproxy.Fault{}
 	})
@@ -64,8 +66,10 @@ func TestRecordApart(t *testing.T) {
 	if proxy.Spoiled.Load() < 3 || r.what.Gaps > 0 {
 		t.Errorf("%d watches were cut, and the recording is %+v", proxy.Spoiled.Load(), r.what)
 	}
-	if !strings.Contains(log.String(), "resources of storage.k8s.io/v1") {
-		t.Errorf("the log lacks what is left out: %s", log)
+	for _, left := range []string{"resources of storage.k8s.io/v1", "left out runtimeclasses.node.k8s.io"} {
+		if !strings.Contains(log.String(), left) {
+			t.Errorf("the log lacks %s: %s", left, log)
+		}
 	}
 	want := stateOf(t, source)
 	for name, speed := range map[string]recording.Speed{"step": recording.Step, "max": recording.Max} {
