@@ -3,6 +3,8 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +28,7 @@ type watchersPage struct {
 	}
 }
 
-type selects struct{ Resource, Namespace, Name, LabelSelector, FieldSelector string }
+type selects struct{ Resource, Namespace, Name, LabelSelector, FieldSelector, ShardSelector string }
 
 func watchersOf(t *testing.T, s *servertest.Server) watchersPage {
 	t.Helper()
@@ -131,6 +133,25 @@ func TestWatchersPage(t *testing.T) {
 	awaitIt(t, func() bool { return len(watchersOf(t, s).Watchers) == 0 })
 	if p := watchersOf(t, s); len(p.Groups) != 0 {
 		t.Errorf("groups without members: %+v", p.Groups)
+	}
+}
+
+// TestWatchersPageShards: a watch's fields and its shards are told apart.
+func TestWatchersPageShards(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	const shards = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"
+	s.Watch(allWidgets + "?watch=true&lite=true&fieldSelector=metadata.name%5E=w&shardSelector=" + url.QueryEscape(shards))
+	s.Watch(allWidgets + "?watch=true&lite=true&shardSelector=" + url.QueryEscape(shards))
+	var seen []string
+	for _, w := range watchersOf(t, s).Watchers {
+		seen = append(seen, w.FieldSelector+" "+w.ShardSelector)
+	}
+	if slices.Sort(seen); !slices.Equal(seen, []string{" " + shards, "metadata.name^=w " + shards}) {
+		t.Errorf("they select %q", seen)
+	}
+	if table := s.Get("/debug/watchers?pretty"); !strings.Contains(table, "  metadata.name^=w  "+shards) {
+		t.Errorf("the table is\n%s", table)
 	}
 }
 

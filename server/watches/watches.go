@@ -181,6 +181,7 @@ type selection struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
+	ShardSelector string `json:"shardSelector,omitempty"`
 }
 
 type groupRow struct {
@@ -204,7 +205,7 @@ func (ws *Set) Page(now time.Time) Page {
 	seen := map[any]bool{}
 	for _, w := range ws.All() {
 		for i, rep := range w.Source.Reports(now) {
-			what := selection{w.Resources[i], rep.Namespace, rep.Name, rep.Labels, rep.Fields}
+			what := selection{w.Resources[i], rep.Namespace, rep.Name, rep.Labels, rep.Fields, rep.Shards}
 			if !seen[rep.Group] {
 				seen[rep.Group] = true
 				p.Groups = append(p.Groups, &groupRow{what, rep.Members})
@@ -224,14 +225,14 @@ func (ws *Set) Page(now time.Time) Page {
 // Table writes the page for a person.
 func (p Page) Table(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MEMBERS\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS")
+	fmt.Fprintln(t, "MEMBERS\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS\tSHARDS")
 	for _, g := range p.Groups {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", g.Members, g.Resource, printable(g.Namespace), printable(g.Name), printable(g.LabelSelector), printable(g.FieldSelector))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Members, g.Resource, printable(g.Namespace), printable(g.Name), printable(g.LabelSelector), printable(g.FieldSelector), printable(g.ShardSelector))
 	}
-	fmt.Fprintln(t, "\nLAG EVENTS\tLAG\tVERSION\tSENT\tAGE\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS\tUSER AGENT")
+	fmt.Fprintln(t, "\nLAG EVENTS\tLAG\tVERSION\tSENT\tAGE\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS\tSHARDS\tUSER AGENT")
 	for _, w := range p.Watchers {
-		fmt.Fprintf(t, "%d\t%.1fs\t%s\t%d\t%.0fs\t%s\t%s\t%s\t%s\t%s\t%s\n", w.LagEvents, w.LagSeconds, w.ResourceVersion, w.BytesSent, w.AgeSeconds,
-			w.Resource, printable(w.Namespace), printable(w.Name), printable(w.LabelSelector), printable(w.FieldSelector), printable(w.UserAgent))
+		fmt.Fprintf(t, "%d\t%.1fs\t%s\t%d\t%.0fs\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", w.LagEvents, w.LagSeconds, w.ResourceVersion, w.BytesSent, w.AgeSeconds,
+			w.Resource, printable(w.Namespace), printable(w.Name), printable(w.LabelSelector), printable(w.FieldSelector), printable(w.ShardSelector), printable(w.UserAgent))
 	}
 	return t.Flush()
 }

@@ -10,11 +10,11 @@ import (
 
 // Report says of one watcher what it watches and how far behind it is.
 type Report struct {
-	Namespace, Name string // what it selects, "" for all
-	Labels, Fields  string // canonical selectors
-	Members         int    // of its group: the watchers that ask for the same
-	Group           any    // equal for the members of one group
-	Revision        storage.Revision
+	Namespace, Name        string // what it selects, "" for all
+	Labels, Fields, Shards string // canonical selectors
+	Members                int    // of its group: the watchers that ask for the same
+	Group                  any    // equal for the members of one group
+	Revision               storage.Revision
 	// LagEvents is how many events the watcher has still to take. For a watcher that has fallen behind its group's
 	// ring it's the most that can be: all events of the log, or all revisions of history, whether they concern the
 	// watcher or not.
@@ -47,7 +47,9 @@ func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource
 	after, rev := c.published.seq.Load(), storage.Revision(c.published.rev.Load())
 	seq := max(after, 1) - 1
-	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: cmp.Or(g.where, g.fields), Group: g, Revision: rev}
+	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Group: g, Revision: rev}
+	rep.Fields, rep.Shards = g.selection.Parts()
+	rep.Fields = cmp.Or(rep.Fields, g.fields)
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	rep.Members = g.members

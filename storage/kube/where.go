@@ -15,7 +15,8 @@ import (
 // Where selects objects by any of their fields, and by shard. Its answer is of the stored bytes, which are gone through once, and of which nothing is
 // made. Immutable; nil selects everything.
 type Where struct {
-	text         string
+	text         string // of both, canonical
+	fields       string // the expression alone
 	never        bool
 	comparisons  []selectors.Comparison
 	alternatives []alternative
@@ -35,7 +36,7 @@ func NewWhere(e selectors.Expression, shards selectors.Shards) *Where {
 	if e.Empty() && shards.Empty() {
 		return nil
 	}
-	w := &Where{text: e.String(), never: e.Never(), shards: shards}
+	w := &Where{text: e.String(), fields: e.String(), never: e.Never(), shards: shards}
 	if !shards.Empty() {
 		w.text += ";" + shards.String()
 	}
@@ -66,6 +67,14 @@ func (w *Where) String() string {
 		return ""
 	}
 	return w.text
+}
+
+// Parts returns the canonical forms of the expression and of the shards.
+func (w *Where) Parts() (fields, shards string) {
+	if w == nil {
+		return "", ""
+	}
+	return w.fields, w.shards.String()
 }
 
 // Never tells whether no object can be selected.
