@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -30,10 +31,15 @@ func TestKeyboard(t *testing.T) {
 	p.await(`document.querySelector("[role=option][aria-selected=true]")?.textContent.startsWith("widgets.example.com")`)
 	p.key(kb.Enter)
 	p.see("3 objects · live")
-	p.await(`(document.querySelector("[role=grid]").focus(), document.activeElement.getAttribute("role") === "grid")`)
 	p.key("s", "s", "s") // namespace, name, size
 	p.await(`document.querySelector("[role=columnheader][aria-sort=ascending]")?.textContent === "Size ↑" && location.hash.includes("sort")`)
 	p.await(`document.querySelector(".space .row[aria-rowindex='2']").textContent.startsWith("defaultw27")`)
+	p.do(input.DispatchKeyEvent(input.KeyRawDown).WithKey("/")) // without its character, which a browser leaves out
+	p.await(`document.activeElement?.getAttribute("aria-label") === "Filter rows"`)
+	p.key("w")
+	p.await(`location.hash.includes("q%3Dw")`)
+	p.key(kb.Escape) // leaves the field, with what was typed
+	p.await(`document.activeElement?.getAttribute("role") === "grid" && document.querySelector("[aria-label=\"Filter rows\"]").value === "w"`)
 	p.key("j", "j", "k", kb.Enter)
 	p.await(`location.hash.endsWith("default/w2")`)
 	p.see("creationTimestamp")
@@ -49,6 +55,29 @@ func TestKeyboard(t *testing.T) {
 	p.await(`!!document.querySelector("[aria-label=\"Search kinds\"]")`)
 	p.key("/")
 	p.await(`document.activeElement?.getAttribute("aria-label") === "Search kinds"`)
+}
+
+// TestBack: the way back from an object leads to its row, whatever has the focus, and keys go from table to table.
+func TestBack(t *testing.T) {
+	s := start(t)
+	s.seed(300)
+	p := open(t, s.url+"/console#/objects?pane=core/v1/configmaps&pane=core/v1/namespaces")
+	p.see("300 objects · live")
+	p.see("4 objects · live")
+	p.key(kb.End, "k", kb.Enter)
+	p.await(`location.hash.endsWith("default/c000298")`)
+	p.see("creationTimestamp")
+	p.do(chromedp.NavigateBack())
+	const active = `document.getElementById(document.querySelector("[role=grid][aria-label=configmaps]")?.getAttribute("aria-activedescendant"))?.textContent`
+	p.await(active + `?.includes("c000298")`)
+	p.key("k", kb.Enter)
+	p.await(`location.hash.endsWith("default/c000297")`)
+	p.do(chromedp.NavigateBack())
+	p.await(active + `?.includes("c000297")`)
+	p.key("]")
+	p.await(`document.activeElement?.getAttribute("aria-label") === "namespaces"`)
+	p.key("j", kb.Enter)
+	p.await(`location.hash.includes("namespaces/-/default")`)
 }
 
 // TestSideBySide: several kinds are side by side, and the address has all of it.
@@ -173,6 +202,8 @@ var views = []struct{ name, address, ready string }{
 	{"yaml", widgetPage + "a?tab=yaml", `!!document.querySelector(".editor")?.shadowRoot?.textContent.includes("size")`},
 	{"graph", widgetPage + "a?tab=graph", `!!document.querySelector("svg")`},
 	{"events", widgetPage + "a?tab=events", `document.body.innerText.includes("No event is about it.")`},
+	{"history", widgetPage + "a?tab=history", `document.querySelector(".history .diff")?.textContent.includes("size: 5")`},
+	{"versions", "/console#/definitions/example.com/v1/widgets?tab=versions", `document.body.innerText.includes("NamesAccepted")`},
 	{"schema", "/console#/definitions/example.com/v1/widgets", `document.body.innerText.includes("How large it is.")`},
 	{"form", "/console#/definitions/example.com/v1/widgets?tab=form", `!!document.getElementById("f-spec.size")`},
 	{"traffic", "/console#/traffic", `document.body.innerText.includes("Watchers")`},

@@ -62,6 +62,9 @@ func TestHistory(t *testing.T) {
 	p.see("created")
 	s.ask("PATCH", widgetsPath+"/a", `{"spec": {"size": 9}}`, "Content-Type", "application/merge-patch+json")
 	p.see("1 of 4") // it stays where it was dragged to
+	p.do(chromedp.Reload())
+	p.see("1 of 4") // which the address has
+	p.eval(`document.querySelector(".history input").focus()`)
 	p.key(kb.End)
 	p.await(changes + `?.includes("+   size: 9")`)
 	s.ask("DELETE", widgetsPath+"/a", "")
@@ -84,6 +87,11 @@ func TestEdit(t *testing.T) {
 	p.see("should be less than or equal to 100")
 	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-lintRange-error")?.textContent === "size"`)
 	p.key(kb.Backspace, kb.Backspace, kb.Backspace, "8")
+	p.do(input.InsertText(": 3"))
+	p.with(kb.Enter)
+	p.see("This isn't YAML")
+	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-lintRange-error, .cm-lintPoint-error")?.closest(".cm-line").textContent.includes("size: 8: 3")`)
+	p.key(kb.Backspace, kb.Backspace, kb.Backspace)
 	p.do(input.InsertText("\n  "))
 	p.key(strings.Split("fra", "")...)
 	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-tooltip-autocomplete")?.textContent.includes("fragile")`)
@@ -195,6 +203,17 @@ func TestApply(t *testing.T) {
 	p.do(input.InsertText("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: 6}\n"))
 	p.with(kb.Enter)
 	p.see("conflict with \"robot\"")
+	p.eval(`document.querySelector(".editor").shadowRoot.querySelector(".cm-content").focus()`)
+	p.with("a")
+	p.key(kb.Backspace)
+	p.do(input.InsertText("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec:\n  size: 6\n  parts:\n  - name: x\n    weight: 3\n"))
+	p.with(kb.Enter)
+	p.see("field not declared in schema")
+	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-lintRange-error")?.textContent === "weight"`)
+	p.eval(`document.querySelector(".editor").shadowRoot.querySelector(".cm-content").focus()`)
+	p.with("a")
+	p.key(kb.Backspace)
+	p.do(input.InsertText("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {size: 6}\n"))
 	choose("force")
 	p.do(chromedp.Click("#apply"))
 	p.await(`!document.getElementById("apply")`)
@@ -239,4 +258,49 @@ func TestDefinitions(t *testing.T) {
 	if stored := s.ask("GET", widgetsPath+"/made", ""); !strings.Contains(stored, `"size":100`) {
 		t.Errorf("stored is %s", stored)
 	}
+}
+
+// TestFormTexts: what may be a number or a text is taken as it's written, and what isn't JSON where JSON is needed isn't left out unseen.
+func TestFormTexts(t *testing.T) {
+	s := start(t)
+	s.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `
+metadata: {name: gates.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gates, singular: gate, kind: Gate}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {port: {x-kubernetes-int-or-string: true}, any: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+`)
+	p := open(t, s.url+"/console#/definitions/example.com/v1/gates?tab=form")
+	p.await(`!!document.getElementById("f-port")`)
+	p.do(chromedp.SendKeys("#new-name", "g"), chromedp.SendKeys("#f-port", "http"), chromedp.SendKeys("#f-any", `{"a": `))
+	p.do(chromedp.Click(`//button[text()="Create"]`, chromedp.BySearch))
+	p.await(`document.activeElement?.id === "f-any" && document.activeElement.validationMessage === "This isn't JSON."`)
+	p.key(strings.Split("8080}", "")...)
+	p.do(chromedp.Click(`//button[text()="Create"]`, chromedp.BySearch))
+	p.await(`location.hash.includes("gates/default/g")`)
+	if stored := s.ask("GET", "/apis/example.com/v1/namespaces/default/gates/g", ""); !strings.Contains(stored, `"port":"http"`) || !strings.Contains(stored, `"any":{"a":8080}`) {
+		t.Errorf("stored is %s", stored)
+	}
+}
+
+// TestMistyped: a refusal that names a field in its words alone is at the field's line.
+func TestMistyped(t *testing.T) {
+	s := start(t)
+	const path = "/apis/apps/v1/namespaces/default/deployments"
+	s.ask("POST", path, "{metadata: {name: d}, spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}")
+	p := open(t, s.url+"/console#/object/apps/v1/deployments/default/d?tab=yaml")
+	p.await(`!!document.querySelector("button[aria-keyshortcuts=e]") && ` + inEditor + `.includes("replicas: 0")`)
+	p.key("e")
+	p.await(`document.querySelector(".editor")?.shadowRoot?.activeElement?.isContentEditable === true`)
+	p.with("a")
+	p.key(kb.Backspace)
+	p.do(input.InsertText("metadata: {name: d}\nspec:\n  replicas: many\n  selector: {matchLabels: {a: b}}\n"))
+	p.with(kb.Enter)
+	p.see("cannot unmarshal string")
+	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-lintRange-error")?.textContent === "replicas"`)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func configMap(name, labels string) string {
@@ -26,6 +27,50 @@ func TestKinds(t *testing.T) {
 	p.key(strings.Split("pod", "")...)
 	p.see("PodTemplate")
 	p.await(`!document.querySelector(".groups").innerText.includes("ConfigMap")`)
+}
+
+// TestKindsAgain: what a stream tells again after a cut isn't counted again.
+func TestKindsAgain(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, "--data-dir="+dir)
+	p := open(t, s.url+"/console")
+	count := `document.querySelector("a[href*=\"core%2Fv1%2Fconfigmaps\"]").parentElement.querySelector("data").value`
+	p.await(`document.querySelector("a[href*=\"core%2Fv1%2Fconfigmaps\"]") && ` + count + ` === "0"`)
+	p.await(`fetch("/debug/watchers").then((r) => r.json()).then((all) => all.watchers.length > 0)`)
+	create := func(name string) string {
+		return `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"}}}`
+	}
+	s.ask("POST", "/apiserver-lite/v1/transactions", `{"operations":[`+create("a")+`,`+create("b")+`]}`, "Content-Type", "application/json")
+	p.await(count + ` === "2"`)
+	s.stop()
+	again := start(t, "--data-dir="+dir, "--listen="+strings.TrimPrefix(s.url, "http://"))
+	again.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("c", ""))
+	p.await(`document.querySelector(".latest")?.textContent.includes("new ConfigMap c default")`)
+	if got := p.eval(count); got != "3" {
+		t.Errorf("it counts %v", got)
+	}
+}
+
+// TestSort: columns are in the order of what they mean.
+func TestSort(t *testing.T) {
+	s := start(t)
+	for i, size := range []string{"500Mi", "10Gi", "2Gi"} {
+		s.ask("POST", "/api/v1/persistentvolumes", fmt.Sprintf("{metadata: {name: v%d}, spec: {capacity: {storage: %s}, accessModes: [ReadWriteOnce], hostPath: {path: /a}}}", i, size))
+	}
+	for name, ago := range map[string]time.Duration{"old": 3 * time.Hour, "young": 10 * time.Second, "middle": 20 * time.Minute} {
+		at := time.Now().Add(-ago).UTC().Format(time.RFC3339)
+		s.ask("POST", "/api/v1/namespaces/default/events", fmt.Sprintf("{metadata: {name: %s}, involvedObject: {namespace: default, name: x}, reason: R, message: m, type: Normal, firstTimestamp: %q, lastTimestamp: %[2]q}", name, at))
+	}
+	p := open(t, s.url+"/console#/objects?pane=core/v1/persistentvolumes%3Fsort%3D-Capacity&pane=core/v1/events%3Fsort%3DLast%2520Seen")
+	first := func(label string, cell int) string { // the cells of a column, from above
+		return fmt.Sprintf(`[...document.querySelectorAll("[role=grid][aria-label=%s] .space .row")].filter((r) => r.style.display !== "none")
+			.sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((r) => r.children[%d].textContent).join()`, label, cell)
+	}
+	p.await(first("persistentvolumes", 1) + ` === "10Gi,2Gi,500Mi"`)
+	p.await(`/^1\ds,20m,3h$/.test(` + first("events", 1) + `)`)
+	s.ask("DELETE", "/api/v1/namespaces/default/events/middle", "")
+	p.await(`/^[12]\ds,3h$/.test(` + first("events", 1) + `)`)
+	p.await(`!/^1\ds/.test(` + first("events", 1) + `)`) // it gets older
 }
 
 // TestObjects: a kind's objects are there in its own columns, come and go, and are those that the selector chooses.

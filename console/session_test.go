@@ -62,12 +62,26 @@ func TestRights(t *testing.T) {
 	if offered := p.eval(`[...document.querySelectorAll("main .tools button")].map((b) => b.textContent).join()`); offered != "" {
 		t.Errorf("the reader is offered %v", offered)
 	}
+	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/roles", `{metadata: {name: maker}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [create]}]}`, as...)
+	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings", `{metadata: {name: maker}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: maker}, subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]}`, as...)
+	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/configmaps%3Fns%3Dkube-public")) // where he may make one
+	p.see("0 objects · live")
+	p.key(":")
+	p.await(`document.activeElement?.getAttribute("role") === "combobox"`)
+	p.key(strings.Split("new", "")...)
+	p.await(`[...document.querySelectorAll("[role=option] span")].map((o) => o.textContent).filter((o) => o.startsWith("New ")).join() === "New ConfigMap"`)
+	p.key(kb.Escape)
+	p.do(chromedp.Click(`//a[text()="New"]`, chromedp.BySearch))
+	p.await(`document.getElementById("new-namespace")?.value === "kube-public"`)
+	p.do(chromedp.SendKeys("#new-name", "made"))
+	p.key(kb.Enter)
+	p.await(`location.hash.includes("kube-public/made")`)
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/secrets"))
 	p.see("cannot watch")
 	p.do(chromedp.Navigate(s.url + "/console#/traffic"))
 	p.see("The points aren't there to see")
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/configmaps&pane=core/v1/secrets")) // no stream for both
-	p.see("1 object · live")
+	p.see("2 objects · live")
 	p.see("cannot watch")
 }
 

@@ -9,9 +9,10 @@ addEventListener("hashchange", () => { hash.value = location.hash; });
 export const route = computed<Route>(() => parse(hash.value));
 
 export function parse(text: string): Route {
-  const [path, query] = text.replace(/^#?\/?/, "").split("?", 2);
+  const whole = text.replace(/^#?\/?/, ""), at = whole.indexOf("?");
+  const path = at < 0 ? whole : whole.slice(0, at), query = at < 0 ? "" : whole.slice(at + 1); // in which there may be more of them
   const [view, ...rest] = path.split("/").map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
-  return { view: view || "kinds", path: rest, query: new URLSearchParams(query ?? "") };
+  return { view: view || "kinds", path: rest, query: new URLSearchParams(query) };
 }
 
 /** The link to a view. Parts of the path and values that are empty are left out. */

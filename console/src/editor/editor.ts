@@ -11,12 +11,13 @@ import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { searchKeymap, highlightSelectionMatches } from "@codemirror/search";
 import { yaml } from "@codemirror/lang-yaml";
 import { tags } from "@lezer/highlight";
-import { parseDocument, stringify, isNode } from "yaml";
+import { parseDocument, stringify, isMap, isScalar, isSeq, type Node, type YAMLSeq } from "yaml";
 import { placeAt } from "./place";
 
 export interface Suggestion { label: string; detail?: string; info?: string; text?: string }
 
-export interface Problem { path?: (string | number)[]; message: string }
+/** What is wrong: with a field, or at a part of the text. */
+export interface Problem { path?: (string | number)[]; at?: [number, number]; message: string }
 
 export interface EditorOptions {
   parent: HTMLElement;
@@ -34,12 +35,20 @@ export function toYaml(value: unknown): string { return stringify(value, { lineW
 /** What a text of YAML says, or why it says nothing. */
 export function fromYaml(text: string): { value?: any; problems: Problem[] } {
   const doc = parseDocument(text, { maxAliasCount: 0 } as object);
-  if (doc.errors.length > 0) return { problems: doc.errors.map((e) => ({ message: e.message.split("\n")[0] })) };
+  if (doc.errors.length > 0) return { problems: doc.errors.map((e) => ({ at: [e.pos[0], e.pos[1]], message: e.message.split("\n")[0] })) };
   try {
     return { value: doc.toJS({ maxAliasCount: 0 }), problems: [] };
   } catch (error) {
     return { problems: [{ message: String(error) }] };
   }
+}
+
+/** The element of a list that a path names: by its index, or by its keys as in name="a",protocol="TCP". */
+function elementOf(list: YAMLSeq, name: string | number): unknown {
+  if (typeof name === "number") return list.items[name];
+  const keys = [...name.matchAll(/([\w.-]+)=("(?:[^"\\]|\\.)*"|[^,]+)/g)];
+  const fits = (i: unknown, [, key, value]: string[]) => isMap(i) && i.has(key) ? String(i.get(key)) === value.replace(/^"(.*)"$/, "$1") : undefined;
+  return list.items.find((i) => keys.some((k) => fits(i, k)) && keys.every((k) => fits(i, k) !== false)); // what has a default needn't be in the text
 }
 
 const mark = StateEffect.define<DecorationSet>();
@@ -110,23 +119,38 @@ export class Editor {
 
   /** Shows refusals at their lines; those without a place are at the first. */
   show(problems: Problem[]): void {
-    const found: Diagnostic[] = problems.map((p) => ({ ...(p.path && this.range(p.path) || { from: 0, to: this.view.state.doc.line(1).to }), severity: "error", message: p.message }));
+    const found: Diagnostic[] = problems.map((p) => ({ ...this.placeOf(p), severity: "error", message: p.message }));
     this.view.dispatch(setDiagnostics(this.view.state, found));
     if (found.length > 0) this.view.dispatch({ effects: EditorView.scrollIntoView(found[0].from, { y: "center" }) });
   }
 
+  private placeOf(p: Problem): { from: number; to: number } {
+    if (p.at) {
+      const end = this.view.state.doc.length, from = Math.min(p.at[0], end);
+      return { from, to: Math.min(Math.max(p.at[1], from), this.view.state.doc.lineAt(from).to) };
+    }
+    return p.path && this.range(p.path) || { from: 0, to: this.view.state.doc.line(1).to };
+  }
+
   /** Where a field is in the text, or what of its path there is. */
   private range(path: (string | number)[]): { from: number; to: number } | undefined {
-    const doc = parseDocument(this.text(), { keepSourceTokens: false });
-    for (let n = path.length; n > 0; n--) {
-      const part = path.slice(0, n);
-      const parent = doc.getIn(part.slice(0, -1), true) as any;
-      const pair = parent?.items?.find?.((i: any) => String(i?.key?.value ?? i?.key) === String(part[n - 1]));
-      if (pair?.key?.range) return { from: pair.key.range[0], to: pair.key.range[1] };
-      const node = doc.getIn(part, true);
-      if (isNode(node) && node.range) return { from: node.range[0], to: Math.max(node.range[0], Math.min(node.range[1], this.view.state.doc.lineAt(node.range[0]).to)) };
+    let node: unknown = parseDocument(this.text(), { keepSourceTokens: false }).contents;
+    let found: { from: number; to: number } | undefined;
+    const note = (range: readonly number[] | null | undefined) => { if (range) found = { from: range[0], to: Math.max(range[0], Math.min(range[1], this.view.state.doc.lineAt(range[0]).to)) }; };
+    for (const name of path) {
+      if (isSeq(node)) {
+        const element = elementOf(node, name) ?? (node.items.length === 1 ? node.items[0] : undefined); // some refusals don't say which
+        if (!element) break;
+        node = element;
+        note((element as Node).range);
+        if (typeof name === "number" || name.includes("=")) continue;
+      }
+      const pair = isMap(node) ? node.items.find((i) => String(isScalar(i.key) ? i.key.value : i.key) === String(name)) : undefined;
+      if (!pair) break;
+      note((pair.key as Node).range);
+      node = pair.value;
     }
-    return undefined;
+    return found;
   }
 
   private complete(c: CompletionContext): CompletionResult | null {

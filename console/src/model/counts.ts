@@ -101,6 +101,8 @@ function follow(all: Kind[], versions: Map<string, number>, again: (refused: boo
   }
   const byName = new Map(watched.map((k) => [`${k.group}/${k.kind}`, k]));
   const moved = new Map<string, number>(), told: News[] = [];
+  let latest = ""; // the last event's version
+  const had = new Set<string>(); // whose events of that version were told: after a cut all of them come again
   let timer = 0;
   const draw = () => {
     timer = 0;
@@ -121,6 +123,10 @@ function follow(all: Kind[], versions: Map<string, number>, again: (refused: boo
       const { apiVersion, kind, metadata } = e.object;
       const k = byName.get(`${apiVersion.includes("/") ? apiVersion.split("/")[0] : ""}/${kind}`);
       if (!k || Number(metadata.resourceVersion) <= versions.get(linkOf(k))!) return; // was counted
+      if (metadata.resourceVersion !== latest) had.clear();
+      latest = metadata.resourceVersion;
+      if (had.has(metadata.uid)) return;
+      had.add(metadata.uid);
       const by = e.type === "ADDED" ? 1 : e.type === "DELETED" ? -1 : 0;
       moved.set(linkOf(k), (moved.get(linkOf(k)) ?? 0) + by);
       told.push({ id: ids++, what: by > 0 ? "new" : by < 0 ? "gone" : "changed", kind: k, namespace: metadata.namespace ?? "", name: metadata.name, at: Date.now() });

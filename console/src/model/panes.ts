@@ -8,12 +8,13 @@ export interface Pane {
   fields?: string; // selector
   words?: string;
   sort?: string; // a column, with a - before it from the largest down
+  at?: string; // the key of the row that was opened last
 }
 
 /** How many panes fit on a screen. */
 export const mostPanes = 4;
 
-const names: [keyof Pane, string][] = [["namespace", "ns"], ["labels", "l"], ["fields", "f"], ["words", "q"], ["sort", "sort"]];
+const names: [keyof Pane, string][] = [["namespace", "ns"], ["labels", "l"], ["fields", "f"], ["words", "q"], ["sort", "sort"], ["at", "at"]];
 
 export function panesOf(r: Route): Pane[] {
   return r.query.getAll("pane").slice(0, mostPanes).map((text) => {
@@ -22,6 +23,17 @@ export function panesOf(r: Route): Pane[] {
     for (const [field, name] of names) pane[field] = query.get(name) ?? "";
     return pane;
   });
+}
+
+/** The namespace that is on screen, "default" if it's none or all of them. */
+export function namespaceOn(r: Route): string {
+  const named = r.view === "objects" ? panesOf(r)[0]?.namespace : r.view === "object" ? r.path[3] : r.query.get("ns");
+  return named && named !== "-" ? named : "default";
+}
+
+/** The link to the form for a new object. */
+export function formLink(kind: string, namespace = ""): string {
+  return link("definitions", kind.split("/"), { tab: "form", ns: namespace });
 }
 
 export function paneLink(panes: Pane[]): string {

@@ -2,7 +2,7 @@
 import type { Status } from "../api/client";
 import type { Problem } from "../api/editor";
 
-/** The path that a field of a Status names, such as spec.parts[0].name or data[a.b]. */
+/** The path that a field of a Status names, such as spec.parts[0].name, data[a.b] or spec.parts[name="a"]. */
 export function pathOfField(field: string): (string | number)[] {
   const path: (string | number)[] = [];
   for (const m of field.matchAll(/\[([^\]]*)\]|([^.[\]]+)/g)) {
@@ -18,6 +18,10 @@ export function problemsOf(status: Status): Problem[] {
   if (causes.length > 0) return causes.map((c) => ({ path: c.field ? pathOfField(c.field) : undefined, message: c.field ? `${c.field}: ${c.message}` : c.message }));
   const unknown = [...status.message.matchAll(/(?:unknown|duplicate) field "([^"]+)"/g)];
   if (unknown.length > 0) return unknown.map((m) => ({ path: pathOfField(m[1]), message: m[0] }));
+  const mistyped = /Go struct field \w+\.([\w.[\]]+) of type/.exec(status.message);
+  if (mistyped) return [{ path: pathOfField(mistyped[1]), message: status.message }];
+  const unapplied = [...status.message.matchAll(/(?:: |\n +)(\.[\w-].*?): (.+)/g)]; // of what is applied
+  if (unapplied.length > 0) return unapplied.map((m) => ({ path: pathOfField(m[1]), message: `${m[1]}: ${m[2]}` }));
   return [{ message: status.message }];
 }
 

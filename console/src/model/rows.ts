@@ -1,5 +1,6 @@
 // The rows of one kind, in the order in which they're shown. Each change costs what finding its place costs, however many there are.
 import type { Health, WatchEvent } from "../api/watch";
+import { ageOf, secondsIn } from "./age";
 
 export interface Column { name: string; type: string; format: string; description: string; priority: number }
 
@@ -13,6 +14,7 @@ export interface Row {
   uid: string;
   going: boolean; // is being deleted
   changed: number; // when it changed last, by performance.now(); 0 if it hasn't since it was first seen
+  got: number; // when its cells came, by performance.now()
   state: number; // in which state it was seen last
   by: string | number; // what it's sorted by
 }
@@ -88,7 +90,7 @@ export class Rows {
     }
     const row: Row = {
       key, namespace: m.namespace ?? "", name: m.name, cells: r.cells, created: m.creationTimestamp ?? "", version: m.resourceVersion, uid: m.uid,
-      going: !!m.deletionTimestamp, changed: this.synced ? performance.now() : 0, state: this.state, by: "",
+      going: !!m.deletionTimestamp, changed: this.synced ? performance.now() : 0, got: performance.now(), state: this.state, by: "",
     };
     row.by = this.valueOf(row);
     this.all.set(key, row);
@@ -177,6 +179,28 @@ export class Rows {
     const value = at < 0 ? "" : row.cells[at];
     if (typeof value === "number") return value;
     const text = String(value ?? "");
-    return text !== "" && !Number.isNaN(Number(text)) ? Number(text) : text;
+    if (text !== "" && !Number.isNaN(Number(text))) return Number(text);
+    const seconds = isAge(name) || name === "Duration" ? secondsIn(text) : undefined;
+    if (seconds !== undefined) return isAge(name) ? seconds - row.got / 1000 : seconds; // ages grow, all as fast
+    return name === "Name" ? text : quantityIn(text) ?? text;
   }
+}
+
+/** Whether a column's texts are ages as they were when they came. */
+function isAge(column: string): boolean { return column.endsWith(" Seen"); }
+
+/** What a cell of a column says now. */
+export function cellOf(row: Row, at: number, column: string): string {
+  const text = String(row.cells[at] ?? ""), seconds = isAge(column) ? secondsIn(text) : undefined;
+  return seconds === undefined ? text : ageOf(seconds + (performance.now() - row.got) / 1000);
+}
+
+const suffixes: Record<string, number> = {
+  m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60,
+};
+
+/** The number that a quantity is, such as "10Gi". */
+function quantityIn(text: string): number | undefined {
+  const [, number, suffix] = /^([+-]?\d+(?:\.\d+)?)(m|[kMGTPE]|[KMGTPE]i)$/.exec(text) ?? [];
+  return suffix === undefined ? undefined : Number(number) * suffixes[suffix];
 }

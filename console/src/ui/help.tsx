@@ -10,15 +10,15 @@ const keys: [string, string][] = [
   ["Ctrl K  or  :", "go to a kind, a view or an action"],
   ["/", "search in the view"],
   ["g k, g o, g d, g t, g w", "kinds, objects, definitions, traffic, who am I"],
-  ["↑ ↓  or  k j", "move in a table or tree"],
+  ["↑ ↓  or  k j", "move in a table or tree, whatever has the focus"],
   ["Home End PgUp PgDn", "move far"],
   ["Enter", "open the row"],
   ["s, S", "sort by the next column, the other way round"],
   ["e", "edit the object"],
   ["x", "delete the object"],
-  ["[ ]", "the tab before, the next one"],
+  ["[ ]", "the tab or table before, the next one"],
   ["Ctrl Enter", "apply what is edited"],
-  ["Esc", "leave a field, a dialog, an editor"],
+  ["Esc", "leave a field for the table, a dialog, an editor"],
   ["?", "these keys"],
 ];
 

@@ -1,9 +1,10 @@
 // The command palette: everything by its name.
 import { signal } from "@preact/signals";
-import { useMemo, useRef, useState } from "preact/hooks";
-import { kinds, linkOf, nameOf } from "../api/discovery";
-import { go } from "../route";
-import { paneLink } from "../model/panes";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { kinds, linkOf, nameOf, type Kind } from "../api/discovery";
+import { creatable } from "../api/rights";
+import { go, route } from "../route";
+import { formLink, namespaceOn, paneLink } from "../model/panes";
 import { Dialog } from "./dialog";
 import { openHelp } from "./help";
 import { toggleShade } from "./shade";
@@ -30,11 +31,13 @@ const fixed: Command[] = [
 /** How many are listed; more letters find the others. */
 const most = 40;
 
-function all(): Command[] {
+/** All that there is, of new objects those that may be made in the namespace on screen. */
+function all(mayCreate: (k: Kind) => boolean): Command[] {
+  const namespace = namespaceOn(route.peek());
   const ofKinds = (kinds.value ?? []).filter((k) => k.verbs.includes("list")).flatMap((k): Command[] => [
     { title: nameOf(k), hint: `objects ${k.kind} ${k.shortNames.join(" ")}`, run: () => go(paneLink([{ kind: linkOf(k) }])) },
     { title: `Schema of ${k.kind}`, hint: nameOf(k), run: () => go(`#/definitions/${linkOf(k)}`) },
-    ...(k.verbs.includes("create") ? [{ title: `New ${k.kind}`, hint: nameOf(k), run: () => go(`#/definitions/${linkOf(k)}?tab=form`) }] : []),
+    ...(mayCreate(k) ? [{ title: `New ${k.kind}`, hint: nameOf(k), run: () => go(formLink(linkOf(k), k.namespaced ? namespace : "")) }] : []),
   ]);
   return [...viewCommands.value, ...fixed, ...ofKinds];
 }
@@ -60,10 +63,12 @@ function Opened() {
   const [words, setWords] = useState("");
   const [chosen, setChosen] = useState(0);
   const list = useRef<HTMLUListElement>(null);
-  const commands = useMemo(all, []);
+  const [mayCreate, setMayCreate] = useState(() => (_: Kind) => false); // until it's known
+  useEffect(() => { void creatable(namespaceOn(route.peek())).then((f) => setMayCreate(() => f)); }, []);
+  const commands = useMemo(() => all(mayCreate), [mayCreate]);
   const found = useMemo(() => words.trim() === "" ? commands.slice(0, most)
     : commands.map((c) => ({ c, score: Math.max(fit(c.title, words) * 2, fit(`${c.title} ${c.hint ?? ""}`, words)) })).filter((f) => f.score > 0)
-      .sort((a, b) => b.score - a.score).slice(0, most).map((f) => f.c), [words]);
+      .sort((a, b) => b.score - a.score).slice(0, most).map((f) => f.c), [words, commands]);
   const close = () => { open.value = false; };
   const run = (c: Command | undefined) => { close(); if (c) setTimeout(c.run); };
   const choose = (i: number) => {

@@ -1,9 +1,8 @@
 // A table of any number of rows, of which as many are in the document as fit on the screen. It's plain DOM: a frame touches only
 // the cells whose text differs.
 import { age } from "../model/age";
-import type { Column, Order, Row, Rows } from "../model/rows";
+import { ageInterval, cellOf, type Column, type Order, type Row, type Rows } from "../model/rows";
 import { selectorIn } from "../model/problems";
-import { ageInterval } from "../model/rows";
 
 /** The height of a row in px, as the stylesheet has it. */
 const rowHeight = 26;
@@ -23,6 +22,7 @@ export interface TableOptions {
   label: string;
   rows: Rows;
   namespaced: boolean;
+  at: string; // the key of the row that it shows first, if it's there
   open(row: Row): void;
   order(o: Order): void;
 }
@@ -39,7 +39,8 @@ export class Table {
   private pool: Shown[] = [];
   private heads: Head[] = [];
   private columns: Column[] | undefined;
-  private active = "";
+  private active: string;
+  private wanted: string; // the row that is still to be shown
   private order: Order = { column: "", down: false };
   private chosen?: { order: Order; at: number };
   private off: () => void;
@@ -50,6 +51,7 @@ export class Table {
   private measured = 0;
 
   constructor(private o: TableOptions) {
+    this.active = this.wanted = o.at;
     this.element.setAttribute("role", "grid");
     this.element.setAttribute("aria-label", o.label);
     this.element.tabIndex = 0;
@@ -92,19 +94,27 @@ export class Table {
   draw(): void {
     const { rows } = this.o;
     if (rows.columns !== this.columns || this.measured < 50 && rows.shown.length > this.measured) this.drawHead();
-    const height = this.scroller.clientHeight, top = this.scroller.scrollTop;
+    const height = this.scroller.clientHeight;
+    let top = this.scroller.scrollTop;
     this.space.style.height = `${rows.shown.length * rowHeight}px`;
+    if (this.wanted && rows.synced) top = this.showWanted(height) ?? top;
     const first = Math.max(0, Math.min(Math.floor(top / rowHeight) - beyond, rows.shown.length - 1));
     const last = Math.min(rows.shown.length, Math.ceil((top + height) / rowHeight) + beyond);
     this.grow(Math.max(0, last - first));
     const now = performance.now();
     const used = new Set<Shown>();
     let glows = false;
+    let active = ""; // the id of the active row, if it's drawn
     for (let i = first; i < last; i++) {
       const p = this.pool[i % this.pool.length];
       used.add(p);
       this.drawRow(p, rows.shown[i], i, now);
       glows ||= p.glows > 0;
+      if (rows.shown[i].key === this.active) active = p.element.id;
+    }
+    if (active !== (this.element.getAttribute("aria-activedescendant") ?? "")) {
+      if (active) this.element.setAttribute("aria-activedescendant", active);
+      else this.element.removeAttribute("aria-activedescendant");
     }
     for (const p of this.pool) {
       if (used.has(p) || p.index < 0) continue;
@@ -154,7 +164,6 @@ export class Table {
       element.classList.toggle("active", active);
       element.setAttribute("aria-selected", String(active));
     }
-    if (active) this.element.setAttribute("aria-activedescendant", element.id);
     const aged = Math.floor(now / ageInterval);
     if (p.row !== row || p.aged !== aged) {
       element.classList.toggle("going", row.going);
@@ -188,7 +197,7 @@ export class Table {
       if (c.priority > 0) return;
       heads.push({
         name: c.name, description: c.description, numeric: c.type === "integer" || c.type === "number",
-        text: c.name === "Age" || c.type === "date" ? (r) => age(c.name === "Age" ? r.created : String(r.cells[at] ?? "")) : (r) => String(r.cells[at] ?? ""),
+        text: c.name === "Age" || c.type === "date" ? (r) => age(c.name === "Age" ? r.created : String(r.cells[at] ?? "")) : (r) => cellOf(r, at, c.name),
       });
     });
     if (heads.length !== this.heads.length) {
@@ -249,10 +258,20 @@ export class Table {
     e.stopPropagation();
   }
 
+  /** Scrolls to the row that is wanted, once. It returns how far down that is. */
+  private showWanted(height: number): number | undefined {
+    const at = this.o.rows.shown.findIndex((r) => r.key === this.wanted);
+    this.wanted = "";
+    if (at < 0) return undefined;
+    this.scroller.scrollTop = at * rowHeight - height / 2;
+    return this.scroller.scrollTop;
+  }
+
   private move(to: number): void {
     const { shown } = this.o.rows;
     if (shown.length === 0) return;
     to = Math.max(0, Math.min(shown.length - 1, to));
+    this.wanted = "";
     this.active = shown[to].key;
     const top = to * rowHeight, room = this.scroller.clientHeight - rowHeight; // the head takes a row
     if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;

@@ -5,7 +5,7 @@ import { kindOf, kinds, linkOf, nameOf, pathOf, type Kind } from "../api/discove
 import { schemasOf, type Schema, type Schemas } from "../api/openapi";
 import { may } from "../api/rights";
 import { age } from "../model/age";
-import { paneLink } from "../model/panes";
+import { namespaceOn, paneLink } from "../model/panes";
 import { replace, route, withQuery } from "../route";
 import { FormTab } from "./form";
 import { SchemaTab } from "./schema";
@@ -41,13 +41,14 @@ function OneDefinition({ kind }: { kind: Kind }) {
   const [definition, setDefinition] = useState<Definition>();
   const [wrong, setWrong] = useState("");
   const tab = route.value.query.get("tab") || "schema";
-  const creatable = may("create", kind);
+  const namespace = namespaceOn(route.value);
+  const creatable = may("create", kind, kind.namespaced ? namespace : ""); // there
   useEffect(() => {
     void schemasOf(kind, true).then((all) => { setSchemas(all); setSchema(all.of(kind)); }, (error) => setWrong(messageOf(error)));
     const definitions = kinds.peek()?.find((k) => k.resource === "customresourcedefinitions");
     if (definitions && kind.custom) void json<Definition>(pathOf(definitions, "", nameOf(kind))).then(setDefinition, () => {}); // it's another server's, or not the user's to see
   }, []);
-  const tabs = [{ name: "schema", title: "Schema" }, { name: "versions", title: "Versions and conditions" }, ...(creatable ? [{ name: "form", title: "New object" }] : [])];
+  const tabs = [{ name: "schema", title: "Schema" }, { name: "versions", title: "Versions and conditions" }, ...(creatable || tab === "form" ? [{ name: "form", title: "New object" }] : [])];
   return (
     <section class="definition" aria-label={kind.kind}>
       <div class="tools">
@@ -63,7 +64,7 @@ function OneDefinition({ kind }: { kind: Kind }) {
         {wrong && <p class="note bad" role="alert">{wrong}</p>}
         {tab === "versions" ? <Versions kind={kind} definition={definition} />
           : !schemas ? !wrong && <p class="empty" role="status">Reading…</p>
-          : tab === "form" ? <FormTab kind={kind} schemas={schemas} schema={schema} />
+          : tab === "form" ? <FormTab kind={kind} schemas={schemas} schema={schema} inNamespace={namespace} />
           : schema ? <SchemaTab schemas={schemas} schema={schema} /> : <p class="empty">The server has no schema of it: any field may be there.</p>}
       </div>
     </section>
@@ -76,7 +77,7 @@ function Versions({ kind, definition }: { kind: Kind; definition?: Definition })
     <div class="sheet">
       <h2>Versions</h2>
       <table class="list" aria-label="Versions">
-        <thead><tr><th>Version</th><th>Served</th><th>Stored</th><th /></tr></thead>
+        <thead><tr><th>Version</th><th>Served</th><th>Stored</th><th>Deprecated</th></tr></thead>
         <tbody>
           {definition ? definition.spec.versions.map((v) => (
             <tr key={v.name}><td><a href={`#/definitions/${linkOf({ ...kind, version: v.name })}`}>{v.name}</a></td><td>{v.served ? "yes" : "no"}</td>

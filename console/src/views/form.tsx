@@ -14,10 +14,10 @@ type Path = (string | number)[];
 
 interface Context { schemas: Schemas; wrong: Map<string, string>; set(path: Path, value: Value): void }
 
-export function FormTab({ kind, schemas, schema }: { kind: Kind; schemas: Schemas; schema?: Schema }) {
+export function FormTab({ kind, schemas, schema, inNamespace }: { kind: Kind; schemas: Schemas; schema?: Schema; inNamespace: string }) {
   const [object, setObject] = useState<Value>({});
   const [name, setName] = useState("");
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(inNamespace);
   const [wrong, setWrong] = useState(new Map<string, string>());
   const [said, setSaid] = useState<{ text: string; good: boolean }>();
   const [text, setText] = useState("");
@@ -50,7 +50,7 @@ export function FormTab({ kind, schemas, schema }: { kind: Kind; schemas: Schema
       {fields.map((f) => <Input key={f} label={f} schema={schema!.properties![f]} required={schema!.required?.includes(f) ?? false} value={object[f]} path={[f]} context={context} />)}
       {!schema && <p class="quiet">The server has no schema of it; write it as YAML after it's created.</p>}
       {said && <p class={said.good ? "note good" : "note bad"} role={said.good ? "status" : "alert"}>{said.text}</p>}
-      <p class="buttons"><button type="submit" class="main">Create</button><button type="button" onClick={() => void send(true)}>Dry run</button><button type="button" onClick={preview}>As YAML</button></p>
+      <p class="buttons"><button type="submit" class="main">Create</button><button type="button" onClick={(e) => { if (e.currentTarget.form!.reportValidity()) void send(true); }}>Dry run</button><button type="button" onClick={preview}>As YAML</button></p>
       {text && <pre class="preview" tabIndex={0} aria-label="As YAML">{text}</pre>}
     </form>
   );
@@ -98,21 +98,26 @@ function Scalar({ label, schema, required, value, path, context }: InputProps) {
         ? <input id={id} list={undefined} type={number ? "number" : "text"} step={schema.type === "number" ? "any" : 1} aria-invalid={!!wrong} value={value ?? ""} spellcheck={false} autocomplete="off"
             placeholder={schema.default === undefined ? "not set" : `default: ${JSON.stringify(schema.default)}`}
             onInput={(e) => { const text = e.currentTarget.value; set(text === "" ? undefined : number ? Number(text) : text); }} />
-        : <AnyInput id={id} value={value} set={set} wrong={!!wrong} />}
+        : <AnyInput id={id} value={value} set={set} wrong={!!wrong} texts={typeOf(schema, context.schemas) === "integer or string"} />}
       <small>{typeOf(schema, context.schemas)}{bounds(schema).filter((b) => !b.startsWith("default")).map((b) => ` · ${b}`).join("")}</small>
       <Wrong text={wrong} />
     </div>
   );
 }
 
-/** Anything, as JSON. */
-function AnyInput({ id, value, set, wrong }: { id: string; value: Value; set(v: Value): void; wrong: boolean }) {
+/** Anything, as JSON; where texts are meant, what isn't JSON is one. The form can't be sent while it's neither. */
+function AnyInput({ id, value, set, wrong, texts }: { id: string; value: Value; set(v: Value): void; wrong: boolean; texts: boolean }) {
   const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value));
   const [bad, setBad] = useState(false);
-  return <textarea id={id} rows={2} spellcheck={false} placeholder="JSON" value={text} aria-invalid={bad || wrong} onInput={(e) => {
+  return <textarea id={id} rows={texts ? 1 : 2} spellcheck={false} placeholder={texts ? "not set" : "JSON"} value={text} aria-invalid={bad || wrong} onInput={(e) => {
     const t = e.currentTarget.value;
     setText(t);
-    try { set(t.trim() === "" ? undefined : JSON.parse(t)); setBad(false); } catch { setBad(true); }
+    let parsed: Value, isJSON = true;
+    try { parsed = t.trim() === "" ? undefined : JSON.parse(t); } catch { parsed = t; isJSON = false; }
+    const broken = !isJSON && !texts;
+    e.currentTarget.setCustomValidity(broken ? "This isn't JSON." : "");
+    setBad(broken);
+    if (!broken) set(parsed);
   }} />;
 }
 

@@ -19,7 +19,7 @@ export function GraphTab({ kind, object }: { kind: Kind; object: Obj }) {
   const [family, setFamily] = useState<Family>();
   const [wrong, setWrong] = useState("");
   const look = () => { void familyOf(object).then(setFamily, (error) => setWrong(messageOf(error))); };
-  useEffect(look, [object.metadata.uid]);
+  useEffect(look, [object.metadata.uid, JSON.stringify(object.metadata.ownerReferences)]);
   if (wrong) return <p class="note bad" role="alert">{wrong}</p>;
   if (!family) return <p class="empty" role="status">Looking at all kinds for what depends on it…</p>;
   const { nodes, edges } = layout(kind, object, family);

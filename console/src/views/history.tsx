@@ -5,6 +5,7 @@ import { pathOf, type Kind } from "../api/discovery";
 import { loadEditor } from "../api/editor";
 import { age } from "../model/age";
 import { bare, type Obj } from "../model/live";
+import { replace, route, withQuery } from "../route";
 import { DiffView } from "./diff";
 
 interface Version { resourceVersion: string; time?: string; within?: string; change: string; manager?: string; user?: string; unreadable?: string }
@@ -20,7 +21,7 @@ export function HistoryTab({ kind, object }: { kind: Kind; object: Obj }) {
   const [versions, setVersions] = useState<Version[]>([]); // oldest first
   const [more, setMore] = useState(false);
   const [refusal, setRefusal] = useState("");
-  const [chosen, setChosen] = useState(""); // "" for the newest
+  const chosen = route.value.query.get("version"); // none for the newest
   useEffect(() => {
     const asked = new AbortController();
     json<History>(`${path}?history=true&limit=${most}`, { signal: asked.signal }).then((h) => {
@@ -38,7 +39,7 @@ export function HistoryTab({ kind, object }: { kind: Kind; object: Obj }) {
   return (
     <section class="history" aria-label="History">
       <input type="range" aria-label="Version" min={0} max={last} value={at} aria-valuetext={`version ${v.resourceVersion}, ${v.change}`} disabled={last === 0}
-        onInput={(e) => { const to = Number(e.currentTarget.value); setChosen(to === last ? "" : versions[to].resourceVersion); }} />
+        onInput={(e) => { const to = Number(e.currentTarget.value); replace(withQuery({ version: to === last ? "" : versions[to].resourceVersion })); }} />
       <p role="status"><b>{v.change}</b> {when(v)}{by(v)} · version {v.resourceVersion}, {at + 1} of {versions.length}{more && at === 0 ? ": older ones aren't on the line" : ""}</p>
       {v.unreadable ? <p class="empty">It can't be read: {v.unreadable}</p> : <Changes path={path} before={at > 0 ? versions[at - 1] : undefined} version={v} />}
     </section>

@@ -31,8 +31,8 @@ function Known({ kind, namespace, name, live }: { kind: Kind; namespace: string;
   const [editing, setEditing] = useState(false);
   const [removing, setRemoving] = useState(false);
   const { object } = live;
-  const show = (to: string) => replace(withQuery({ tab: to === "tree" ? "" : to }));
-  const mayEdit = may("update", kind, namespace, name) || may("patch", kind, namespace, name);
+  const show = (to: string) => replace(withQuery({ tab: to === "tree" ? "" : to, version: "" }));
+  const mayReplace = may("update", kind, namespace, name), mayApply = may("patch", kind, namespace, name), mayEdit = mayReplace || mayApply;
   const mayDelete = may("delete", kind, namespace, name);
   const edit = () => { if (mayEdit && object && !live.gone) { show("yaml"); setEditing(true); } };
   const remove = () => { if (mayDelete && object && !live.gone) setRemoving(true); };
@@ -79,7 +79,7 @@ function Known({ kind, namespace, name, live }: { kind: Kind; namespace: string;
       </div>
       <div id="tab" class="tab" role="tabpanel" aria-labelledby={`tab-${tab}`}>
         {!object ? <p class="empty" role="status">{live.health.message ?? (live.known ? `There is no ${kind.singular || kind.kind} ${name}.` : "Reading…")}</p>
-          : tab === "yaml" ? <YamlTab kind={kind} live={live} object={object} editing={editing} setEditing={setEditing} mayEdit={mayEdit} />
+          : tab === "yaml" ? <YamlTab kind={kind} live={live} object={object} editing={editing} setEditing={setEditing} mayReplace={mayReplace} mayApply={mayApply} />
           : tab === "graph" ? <GraphTab kind={kind} object={object} />
           : tab === "events" ? <EventsTab object={object} />
           : tab === "history" ? <HistoryTab kind={kind} object={object} />

@@ -4,7 +4,7 @@ import { kindOf, kinds, linkOf, nameOf, type Kind } from "../api/discovery";
 import { schemasOf, type Schemas } from "../api/openapi";
 import { may } from "../api/rights";
 import { namespaces } from "../model/namespaces";
-import { mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
+import { formLink, mostPanes, paneLink, panesOf, type Pane } from "../model/panes";
 import { selectorIn } from "../model/problems";
 import { Rows } from "../model/rows";
 import { Streams } from "../model/streams";
@@ -55,7 +55,7 @@ function OnePane(props: PaneProps) {
         <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.message : ""} of={kind} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
-        {kind && may("create", kind, pane.namespace) && <a class="button" href={`#/definitions/${linkOf(kind)}?tab=form`}>New</a>}
+        {kind && may("create", kind, pane.namespace) && <a class="button" href={formLink(linkOf(kind), pane.namespace)}>New</a>}
         {!props.full && <button type="button" onClick={props.beside} title="Another kind side by side">Split</button>}
         {!props.alone && <button type="button" class="icon" onClick={props.close} aria-label="Close pane">✕</button>}
       </div>
@@ -152,7 +152,8 @@ function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Row
   useEffect(() => {
     const t = new Table({
       label: nameOf(kind), rows, namespaced: kind.namespaced && !pane.namespace,
-      open: (row) => go(objectLink(kind, row.namespace, row.name)),
+      at: pane.at ?? "",
+      open: (row) => { latest.current({ at: row.key }); go(objectLink(kind, row.namespace, row.name)); }, // the way back leads to the row
       order: (o) => latest.current({ sort: o.column && (o.down ? "-" : "") + o.column }),
     });
     shown.current = t;

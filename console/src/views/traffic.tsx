@@ -6,7 +6,7 @@ import { dark } from "../ui/shade";
 
 interface Points { intervalSeconds: number; times: number[]; series: Record<string, (number | null)[]>; replicas?: { name: string; acts: boolean }[] }
 
-interface Watcher { resource: string; namespace?: string; labelSelector?: string; fieldSelector?: string; name?: string; userAgent?: string; resourceVersion?: string; lagEvents: number; lagSeconds: number; bytesSent: number; ageSeconds: number }
+interface Watcher { resource: string; namespace?: string; labelSelector?: string; fieldSelector?: string; shardSelector?: string; name?: string; userAgent?: string; resourceVersion?: string; lagEvents: number; lagSeconds: number; bytesSent: number; ageSeconds: number }
 
 interface Member { name: string; id: string; address: string; voter: boolean; leader: boolean; answers: boolean; lag: number }
 
@@ -132,7 +132,7 @@ function Watchers({ all }: { all: Watcher[] }) {
       <thead><tr><th>Resource</th><th>Selects</th><th>Who</th><th class="number">Behind</th><th class="number">Sent</th><th class="number">Age</th></tr></thead>
       <tbody>{sorted.slice(0, most).map((w, i) => (
         <tr key={i} class={w.lagEvents > 0 ? "warning" : ""}>
-          <td class="mono">{w.resource}</td><td class="wide mono">{[w.namespace && `namespace ${w.namespace}`, w.name && `name ${w.name}`, w.labelSelector, w.fieldSelector].filter(Boolean).join(" · ")}</td><td>{w.userAgent?.slice(0, 60)}</td>
+          <td class="mono">{w.resource}</td><td class="wide mono">{[w.namespace && `namespace ${w.namespace}`, w.name && `name ${w.name}`, w.labelSelector, w.fieldSelector, w.shardSelector].filter(Boolean).join(" · ")}</td><td>{w.userAgent?.slice(0, 60)}</td>
           <td class="number">{w.lagEvents > 0 ? `${w.lagEvents} events, ${seconds(w.lagSeconds)}` : "no"}</td><td class="number">{bytes(w.bytesSent)}</td><td class="number">{seconds(w.ageSeconds)}</td>
         </tr>
       ))}</tbody>

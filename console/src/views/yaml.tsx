@@ -10,7 +10,7 @@ import { problemsOf } from "../model/problems";
 import { announce } from "../ui/announce";
 import { DiffView } from "./diff";
 
-interface Props { kind: Kind; live: Live; object: Obj; editing: boolean; setEditing(on: boolean): void; mayEdit: boolean }
+interface Props { kind: Kind; live: Live; object: Obj; editing: boolean; setEditing(on: boolean): void; mayReplace: boolean; mayApply: boolean }
 
 type Mode = "replace" | "apply" | "force";
 
@@ -25,7 +25,9 @@ export function YamlTab(p: Props) {
   latest.current = object;
   const actions = useRef({ apply: () => {}, leave: () => {} });
   const [ready, setReady] = useState(false);
-  const [mode, setMode] = useState<Mode>("replace");
+  const allowed = modes.filter(([name]) => name === "replace" ? p.mayReplace : p.mayApply);
+  const [chosen, setMode] = useState<Mode>("replace");
+  const mode = allowed.some(([name]) => name === chosen) ? chosen : allowed[0]?.[0] ?? chosen;
   const [said, setSaid] = useState<{ text: string; good: boolean }>();
   const [compared, setCompared] = useState<[string, string]>();
   const [base, setBase] = useState("");
@@ -101,7 +103,7 @@ export function YamlTab(p: Props) {
           <button type="button" class="main" id="apply" onClick={apply} aria-keyshortcuts="Control+Enter">Apply</button>
           <button type="button" onClick={check}>Dry run</button>
           <button type="button" onClick={compare}>Difference</button>
-          <select aria-label="How it's stored" value={mode} onChange={(e) => setMode(e.currentTarget.value as Mode)}>{modes.map(([name, title]) => <option key={name} value={name}>{title}</option>)}</select>
+          <select aria-label="How it's stored" value={mode} onChange={(e) => setMode(e.currentTarget.value as Mode)}>{allowed.map(([name, title]) => <option key={name} value={name}>{title}</option>)}</select>
           <button type="button" onClick={() => p.setEditing(false)}>Cancel</button>
           {base && base !== object.metadata.resourceVersion && <em class="tag warn" role="status">It has changed since: version {object.metadata.resourceVersion}</em>}
         </div>
