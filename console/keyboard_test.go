@@ -220,6 +220,9 @@ func TestNarrow(t *testing.T) {
 	for _, view := range views {
 		p.visit(s.url + view.address)
 		p.await(view.ready)
+		if cut := p.eval(`document.querySelector(".bar nav").scrollWidth - document.querySelector(".bar nav").clientWidth`); cut != 0.0 {
+			t.Errorf("%s: %v px of the views' names are cut off", view.address, cut)
+		}
 		if width := p.eval("[document.documentElement.scrollWidth, document.querySelector('main').scrollWidth].join()"); width != "375,375" {
 			t.Errorf("%s is as wide as %v px: %v", view.address, width, p.eval(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > 376).slice(0, 5).map((e) => e.outerHTML.slice(0, 150)).join("\n")`))
 		}
