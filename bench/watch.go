@@ -40,6 +40,16 @@ func (s *server) watch(k kind, after int64) (*watch, error) {
 
 // watchWith is watch with other parameters.
 func (s *server) watchWith(k kind, query string) (*watch, error) {
+	return s.watchAt(k.path() + "?watch=true&" + query)
+}
+
+// watchMerged opens a watch of a kind and two of Kubernetes' on one stream.
+func (s *server) watchMerged(k kind, after int64) (*watch, error) {
+	return s.watchAt(fmt.Sprintf("/apiserver-lite/v1/watch?resource=%s.bench.example.com&resource=configmaps&resource=secrets&namespace=%s&resourceVersion=%d", k.plural, k.namespace, after))
+}
+
+// watchAt opens a watch at a path, with its query.
+func (s *server) watchAt(path string) (*watch, error) {
 	conn, host, err := s.dial()
 	if err != nil {
 		return nil, err
@@ -48,7 +58,7 @@ func (s *server) watchWith(k kind, query string) (*watch, error) {
 	if s.token != "" {
 		authorization = "Authorization: Bearer " + s.token + "\r\n"
 	}
-	fmt.Fprintf(conn, "GET %s?watch=true&%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n%s\r\n", k.path(), query, host, authorization)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n%s\r\n", path, host, authorization)
 	conn.SetReadDeadline(time.Now().Add(patience))
 	buffer := bufio.NewReaderSize(conn, 1<<10)
 	if err := readHeader(buffer); err != nil {
@@ -112,9 +122,14 @@ func (s *server) watchPatiently(k kind, after int64) (w *watch, busy int, err er
 
 // watches opens so many.
 func (s *server) watches(k kind, count int, after int64) ([]*watch, error) {
+	return openAll(count, func() (*watch, error) { return s.watch(k, after) })
+}
+
+// openAll opens so many watches, some at once.
+func openAll(count int, open func() (*watch, error)) ([]*watch, error) {
 	all := make([]*watch, count)
 	_, err := parallel(64, count, func(i int) (err error) {
-		all[i], err = s.watch(k, after)
+		all[i], err = open()
 		return err
 	})
 	if err != nil {

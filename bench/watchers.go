@@ -139,6 +139,7 @@ func (b *bench) primed() (kind, int64, error) {
 // idle restarts the server before each case, if it can, so that none profits from what the last one left.
 func idle(f *flag.FlagSet) measure {
 	counts := f.String("watches", "1000,5000", "numbers of watches")
+	merged := f.Bool("merged", false, "each watch is of three kinds on one stream")
 	return func(ctx context.Context, b *bench) error {
 		all, err := integers(*counts)
 		if err != nil {
@@ -154,8 +155,12 @@ func idle(f *flag.FlagSet) measure {
 			if err != nil {
 				return err
 			}
+			open := b.watch
+			if *merged {
+				open = b.watchMerged
+			}
 			before := b.settled()
-			watches, err := b.watches(k, n, from)
+			watches, err := openAll(n, func() (*watch, error) { return open(k, from) })
 			if err != nil {
 				return err
 			}

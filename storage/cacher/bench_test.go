@@ -106,7 +106,7 @@ func BenchmarkQueued(b *testing.B) {
 // BenchmarkApply is the feed's cost of one change, beside watchers that it doesn't concern: it must not
 // depend on how many they are.
 func BenchmarkApply(b *testing.B) {
-	for _, by := range []string{"name", "label", "field"} {
+	for _, by := range []string{"name", "label", "field", "what can't be"} {
 		for _, watchers := range []int{10, 10_000} {
 			b.Run(fmt.Sprintf("%d other watchers by %s", watchers, by), func(b *testing.B) {
 				r := newBench(defaultBounds)
@@ -115,6 +115,8 @@ func BenchmarkApply(b *testing.B) {
 						"name":  {name: fmt.Sprint("w", i)},
 						"label": {labels: fmt.Sprintf("shard=s%d", i)},
 						"field": {fields: fmt.Sprintf("spec.owner=team-%d", i+2)},
+
+						"what can't be": {where: fmt.Sprintf("spec.n=%d,spec.n=%d", i, i+1)},
 					}[by]
 					r.watch(b, q, WatchOptions{Start: StartNow})
 				}
