@@ -146,6 +146,20 @@ func TestDelete(t *testing.T) {
 	p.await(fmt.Sprintf(`fetch(%q).then((r) => r.status === 404)`, "/api/v1/namespaces/default/configmaps/part"))
 }
 
+// TestDeleteNamespace: it's said what is in a namespace.
+func TestDeleteNamespace(t *testing.T) {
+	s := start(t)
+	s.ask("POST", "/api/v1/namespaces", "{metadata: {name: shop}}")
+	for i := range 3 {
+		s.ask("POST", "/api/v1/namespaces/shop/configmaps", configMap(fmt.Sprint("c", i), ""))
+	}
+	p := open(t, s.url+"/console#/object/core/v1/namespaces/-/shop")
+	p.await(`!!document.querySelector("button[aria-keyshortcuts=x]")`)
+	p.see("creationTimestamp")
+	p.key("x")
+	p.see("Everything in this namespace is deleted with it: 3 configmaps, 1 serviceaccounts.")
+}
+
 // TestDeletePolicies: a deletion that orphans leaves the dependents, without their owner; one in the foreground waits for them.
 func TestDeletePolicies(t *testing.T) {
 	s := start(t)
@@ -181,6 +195,28 @@ func TestDeletePolicies(t *testing.T) {
 	s.ask("PATCH", "/api/v1/namespaces/default/configmaps/part-of-b", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json")
 	p.await(`document.querySelector(".tag.bad")?.innerText === "deleted"`)
 	p.await(`fetch("/api/v1/namespaces/default/configmaps/part-of-b").then((r) => r.status === 404)`)
+}
+
+// TestEditStays: what is edited stays while another tab is looked at.
+func TestEditStays(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	s.ask("POST", widgetsPath, widget("a", 5))
+	p := open(t, s.url+widgetPage+"a?tab=yaml")
+	p.await(`!!document.querySelector("button[aria-keyshortcuts=e]") && ` + inEditor + `.includes("size: 5")`)
+	p.key("e")
+	p.await(`document.querySelector(".editor")?.shadowRoot?.activeElement?.isContentEditable === true`)
+	p.with(kb.End)
+	p.key(kb.ArrowLeft, "7")
+	p.do(chromedp.Click("#tab-events"))
+	p.see("No event is about it.")
+	p.do(chromedp.Click("#tab-yaml"))
+	p.await(`document.activeElement.id === "tab-yaml" && ` + inEditor + `.includes("size: 57")`)
+	p.do(chromedp.Click("#apply"))
+	p.await(`!document.getElementById("apply")`)
+	if stored := s.ask("GET", widgetsPath+"/a", ""); !strings.Contains(stored, `"size":57`) {
+		t.Errorf("stored is %s", stored)
+	}
 }
 
 // TestApply: server-side apply is refused where another manager has a field, and takes it by force.
@@ -247,6 +283,12 @@ func TestDefinitions(t *testing.T) {
 	p.see("at most 100")
 	p.do(chromedp.Navigate(s.url + "/console#/definitions/example.com/v1/widgets?tab=versions"))
 	p.see("NamesAccepted")
+	s.ask("PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com", `[
+		{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/description", "value": "How heavy it is."},
+		{"op": "add", "path": "/spec/versions/0/deprecated", "value": true}]`, "Content-Type", "application/json-patch+json")
+	p.see("deprecated")
+	p.do(chromedp.Click(`//button[text()="Schema"]`, chromedp.BySearch))
+	p.see("How heavy it is.")
 	p.do(chromedp.Navigate(s.url + "/console#/definitions/example.com/v1/widgets?tab=form"))
 	p.await(`!!document.getElementById("f-spec.size")`)
 	p.do(chromedp.SendKeys("#new-name", "made"), chromedp.SendKeys(`[id="f-spec.size"]`, "1000"))

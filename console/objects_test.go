@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/chromedp"
 )
 
 func configMap(name, labels string) string {
@@ -95,6 +97,21 @@ func TestObjects(t *testing.T) {
 	if rows := p.rows(); !strings.HasPrefix(rows, "default c1 1 ") || strings.Contains(rows, "\n") {
 		t.Errorf("rows are %s", rows)
 	}
+}
+
+// TestWide: the columns that kubectl shows with -o wide are a button away, and the address has that.
+func TestWide(t *testing.T) {
+	s := start(t)
+	s.ask("POST", "/api/v1/namespaces/default/events", "{metadata: {name: named}, involvedObject: {namespace: default, name: x}, reason: R, message: m, type: Normal}")
+	p := open(t, s.url+"/console#/objects?pane=core/v1/events")
+	p.see("1 object · live")
+	if rows := p.rows(); strings.Contains(rows, "named") {
+		t.Errorf("rows are %s", rows)
+	}
+	p.do(chromedp.Click(`//button[text()="Wide"]`, chromedp.BySearch))
+	p.await(`document.querySelector(".space .row").textContent.includes("named")`)
+	p.do(chromedp.Reload())
+	p.await(`document.querySelector(".space .row")?.textContent.includes("named")`)
 }
 
 // TestAnyField: objects are selected by any field, and a refusal is at the selector that it's about.

@@ -73,7 +73,7 @@ async function look(all: Kind[], versions: Map<string, number>): Promise<void> {
   await Promise.all(Array.from({ length: atOnce }, async () => {
     for (let k = left.shift(); k; k = left.shift()) {
       const link = linkOf(k), was = counts.peek().get(link);
-      const answer = await countOf(k);
+      const answer = await counted(k);
       if (answer) versions.set(link, answer.version);
       const n = answer?.n ?? was?.n;
       if (n !== undefined) found.set(link, was?.n === n ? was : { n, moved: was ? performance.now() : 0 });
@@ -82,11 +82,31 @@ async function look(all: Kind[], versions: Map<string, number>): Promise<void> {
   counts.value = found;
 }
 
-async function countOf(k: Kind): Promise<{ n: number; version: number } | undefined> {
+async function ask(k: Kind, namespace = ""): Promise<{ n: number; version: number }> {
+  const list = await json<{ metadata: { remainingItemCount?: number; resourceVersion?: string }; items: unknown[] | null }>(`${pathOf(k, namespace)}?limit=1&pretty=false`,
+    { accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json" });
+  return { n: (list.items?.length ?? 0) + (list.metadata.remainingItemCount ?? 0), version: Number(list.metadata.resourceVersion ?? 0) };
+}
+
+/** How many objects a kind has, in all namespaces or in one; undefined if it isn't known. */
+export async function countOf(k: Kind, namespace = ""): Promise<number | undefined> {
   try {
-    const list = await json<{ metadata: { remainingItemCount?: number; resourceVersion?: string }; items: unknown[] | null }>(`${pathOf(k)}?limit=1&pretty=false`,
-      { accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json" });
-    return { n: (list.items?.length ?? 0) + (list.metadata.remainingItemCount ?? 0), version: Number(list.metadata.resourceVersion ?? 0) };
+    return (await ask(k, namespace)).n;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is in a namespace, and how many kinds couldn't be counted. */
+export async function countIn(namespace: string): Promise<{ counted: [Kind, number][]; unread: number }> {
+  const all = (kinds.peek() ?? []).filter((k) => k.namespaced && k.verbs.includes("list"));
+  const found = await Promise.all(all.map(async (k): Promise<[Kind, number | undefined]> => [k, await countOf(k, namespace)]));
+  return { counted: found.filter((f): f is [Kind, number] => (f[1] ?? 0) > 0), unread: found.filter(([, n]) => n === undefined).length };
+}
+
+async function counted(k: Kind): Promise<{ n: number; version: number } | undefined> {
+  try {
+    return await ask(k);
   } catch (error) {
     return error instanceof Refusal && error.code === 403 ? { n: -1, version: 0 } : undefined;
   }

@@ -8,13 +8,14 @@ export interface Pane {
   fields?: string; // selector
   words?: string;
   sort?: string; // a column, with a - before it from the largest down
+  wide?: string; // "1" for all columns, also those that kubectl shows with -o wide
   at?: string; // the key of the row that was opened last
 }
 
 /** How many panes fit on a screen. */
 export const mostPanes = 4;
 
-const names: [keyof Pane, string][] = [["namespace", "ns"], ["labels", "l"], ["fields", "f"], ["words", "q"], ["sort", "sort"], ["at", "at"]];
+const names: [keyof Pane, string][] = [["namespace", "ns"], ["labels", "l"], ["fields", "f"], ["words", "q"], ["sort", "sort"], ["wide", "wide"], ["at", "at"]];
 
 export function panesOf(r: Route): Pane[] {
   return r.query.getAll("pane").slice(0, mostPanes).map((text) => {

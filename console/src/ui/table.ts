@@ -22,6 +22,7 @@ export interface TableOptions {
   label: string;
   rows: Rows;
   namespaced: boolean;
+  wide: boolean; // shows all columns
   at: string; // the key of the row that it shows first, if it's there
   open(row: Row): void;
   order(o: Order): void;
@@ -194,7 +195,7 @@ export class Table {
     const heads: Head[] = [];
     if (namespaced) heads.push({ name: "Namespace", description: "", text: (r) => r.namespace, numeric: false });
     rows.columns.forEach((c, at) => {
-      if (c.priority > 0) return;
+      if (c.priority > 0 && !this.o.wide) return;
       heads.push({
         name: c.name, description: c.description, numeric: c.type === "integer" || c.type === "number",
         text: c.name === "Age" || c.type === "date" ? (r) => age(c.name === "Age" ? r.created : String(r.cells[at] ?? "")) : (r) => cellOf(r, at, c.name),

@@ -1,10 +1,11 @@
 // What a kind is: its schema as a page, its versions, what its definition's conditions say; and a form to make one.
 import { useEffect, useState } from "preact/hooks";
-import { json, messageOf } from "../api/client";
-import { kindOf, kinds, linkOf, nameOf, pathOf, type Kind } from "../api/discovery";
+import { messageOf } from "../api/client";
+import { kindOf, kinds, linkOf, nameOf, type Kind } from "../api/discovery";
 import { schemasOf, type Schema, type Schemas } from "../api/openapi";
 import { may } from "../api/rights";
 import { age } from "../model/age";
+import { useLive } from "../model/live";
 import { namespaceOn, paneLink } from "../model/panes";
 import { replace, route, withQuery } from "../route";
 import { FormTab } from "./form";
@@ -30,7 +31,7 @@ export function DefinitionsView() {
 }
 
 interface Definition {
-  metadata: { name: string; creationTimestamp: string };
+  metadata: { name: string; generation: number };
   spec: { versions: { name: string; served: boolean; storage: boolean; deprecated?: boolean; deprecationWarning?: string }[]; names: { shortNames?: string[]; categories?: string[] } };
   status?: { conditions?: { type: string; status: string; reason?: string; message?: string; lastTransitionTime?: string }[]; storedVersions?: string[] };
 }
@@ -38,16 +39,15 @@ interface Definition {
 function OneDefinition({ kind }: { kind: Kind }) {
   const [schemas, setSchemas] = useState<Schemas>();
   const [schema, setSchema] = useState<Schema>();
-  const [definition, setDefinition] = useState<Definition>();
+  const live = useLive(kinds.value!.find((k) => k.group === "apiextensions.k8s.io" && k.resource === "customresourcedefinitions" && kind.group.includes(".")), "", nameOf(kind));
+  const definition = live.gone ? undefined : live.object as Definition | undefined;
   const [wrong, setWrong] = useState("");
   const tab = route.value.query.get("tab") || "schema";
   const namespace = namespaceOn(route.value);
   const creatable = may("create", kind, kind.namespaced ? namespace : ""); // there
   useEffect(() => {
-    void schemasOf(kind, true).then((all) => { setSchemas(all); setSchema(all.of(kind)); }, (error) => setWrong(messageOf(error)));
-    const definitions = kinds.peek()?.find((k) => k.resource === "customresourcedefinitions");
-    if (definitions && kind.custom) void json<Definition>(pathOf(definitions, "", nameOf(kind))).then(setDefinition, () => {}); // it's another server's, or not the user's to see
-  }, []);
+    void schemasOf(kind, true).then((all) => { setSchemas(all); setSchema(all.of(kind)); setWrong(""); }, (error) => setWrong(messageOf(error)));
+  }, [definition?.metadata.generation]);
   const tabs = [{ name: "schema", title: "Schema" }, { name: "versions", title: "Versions and conditions" }, ...(creatable || tab === "form" ? [{ name: "form", title: "New object" }] : [])];
   return (
     <section class="definition" aria-label={kind.kind}>
@@ -62,7 +62,7 @@ function OneDefinition({ kind }: { kind: Kind }) {
       </div>
       <div class="tab" role="tabpanel" aria-label={tab}>
         {wrong && <p class="note bad" role="alert">{wrong}</p>}
-        {tab === "versions" ? <Versions kind={kind} definition={definition} />
+        {tab === "versions" ? <Versions kind={kind} definition={definition} hidden={live.health.state === "refused"} />
           : !schemas ? !wrong && <p class="empty" role="status">Reading…</p>
           : tab === "form" ? <FormTab kind={kind} schemas={schemas} schema={schema} inNamespace={namespace} />
           : schema ? <SchemaTab schemas={schemas} schema={schema} /> : <p class="empty">The server has no schema of it: any field may be there.</p>}
@@ -71,7 +71,7 @@ function OneDefinition({ kind }: { kind: Kind }) {
   );
 }
 
-function Versions({ kind, definition }: { kind: Kind; definition?: Definition }) {
+function Versions({ kind, definition, hidden }: { kind: Kind; definition?: Definition; hidden: boolean }) {
   const conditions = definition?.status?.conditions ?? [];
   return (
     <div class="sheet">
@@ -94,7 +94,7 @@ function Versions({ kind, definition }: { kind: Kind; definition?: Definition })
           </table>
         </>
       )}
-      {!definition && <p class="quiet">{kind.custom ? "Its definition isn't yours to see, or it's of another server." : "It's built in, so it has no definition with conditions."}</p>}
+      {!definition && <p class="quiet">{!kind.group.includes(".") ? "It's built in, so it has no definition with conditions." : hidden ? "If it has a definition, that isn't yours to see." : "It has no definition with conditions: it's built in, or of another server."}</p>}
     </div>
   );
 }

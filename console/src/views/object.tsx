@@ -78,8 +78,11 @@ function Known({ kind, namespace, name, live }: { kind: Kind; namespace: string;
         ))}
       </div>
       <div id="tab" class="tab" role="tabpanel" aria-labelledby={`tab-${tab}`}>
+        {object && (editing || tab === "yaml") && ( // what is edited stays while another tab is looked at
+          <div class="kept" hidden={tab !== "yaml"}><YamlTab kind={kind} live={live} object={object} editing={editing} setEditing={setEditing} mayReplace={mayReplace} mayApply={mayApply} /></div>
+        )}
         {!object ? <p class="empty" role="status">{live.health.message ?? (live.known ? `There is no ${kind.singular || kind.kind} ${name}.` : "Reading…")}</p>
-          : tab === "yaml" ? <YamlTab kind={kind} live={live} object={object} editing={editing} setEditing={setEditing} mayReplace={mayReplace} mayApply={mayApply} />
+          : tab === "yaml" ? null
           : tab === "graph" ? <GraphTab kind={kind} object={object} />
           : tab === "events" ? <EventsTab object={object} />
           : tab === "history" ? <HistoryTab kind={kind} object={object} />

@@ -55,6 +55,7 @@ function OnePane(props: PaneProps) {
         <Field label="Fields" hint="spec.size>3" value={pane.fields} onInput={(fields) => type({ fields })} wrong={state.wrong === "fields" ? state.message : ""} of={kind} />
         <input type="search" aria-label="Filter rows" placeholder="Filter" value={pane.words ?? ""} onInput={(e) => type({ words: e.currentTarget.value })} />
         <span class="grow" />
+        {state.wider && <button type="button" aria-pressed={!!pane.wide} title="All columns" onClick={() => type({ wide: pane.wide ? "" : "1" })}>Wide</button>}
         {kind && may("create", kind, pane.namespace) && <a class="button" href={formLink(linkOf(kind), pane.namespace)}>New</a>}
         {!props.full && <button type="button" onClick={props.beside} title="Another kind side by side">Split</button>}
         {!props.alone && <button type="button" class="icon" onClick={props.close} aria-label="Close pane">✕</button>}
@@ -122,13 +123,13 @@ function useRows(panes: Pane[]): Rows[] {
   return all.current.map((a) => a.rows);
 }
 
-interface Said { state: string; text: string; message: string; wrong?: "labels" | "fields" }
+interface Said { state: string; text: string; message: string; wider: boolean; wrong?: "labels" | "fields" }
 
 /** What to say of a pane's rows, and which of its selectors is wrong. The pane is drawn anew only when that has changed. */
 function useSaid(pane: Pane, rows: Rows): Said {
   const [said, say] = useState(() => saidOf(rows));
   useEffect(() => {
-    const look = () => say((was) => { const now = saidOf(rows); return now.text === was.text && now.state === was.state && now.message === was.message ? was : now; });
+    const look = () => say((was) => { const now = saidOf(rows); return now.text === was.text && now.state === was.state && now.message === was.message && now.wider === was.wider ? was : now; });
     look();
     return rows.subscribe(look);
   }, [rows]);
@@ -141,7 +142,7 @@ function saidOf(rows: Rows): Said {
   const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
   const wrong = state === "refused" ? selectorIn(message) : undefined;
   const text = wrong ? "The selector isn't understood." : state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
-  return { state, text, message, wrong };
+  return { state, text, message, wider: rows.columns.some((c) => c.priority > 0), wrong };
 }
 
 function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Rows; type: PaneProps["type"] }) {
@@ -152,19 +153,19 @@ function TableOf({ kind, pane, rows, type }: { kind: Kind; pane: Pane; rows: Row
   useEffect(() => {
     const t = new Table({
       label: nameOf(kind), rows, namespaced: kind.namespaced && !pane.namespace,
-      at: pane.at ?? "",
+      wide: !!pane.wide, at: pane.at ?? "",
       open: (row) => { latest.current({ at: row.key }); go(objectLink(kind, row.namespace, row.name)); }, // the way back leads to the row
       order: (o) => latest.current({ sort: o.column && (o.down ? "-" : "") + o.column }),
     });
     shown.current = t;
     at.current!.replaceChildren(t.element);
     return () => t.close();
-  }, [kind.resource, kind.group, kind.version, rows, kind.namespaced && !pane.namespace]);
+  }, [kind.resource, kind.group, kind.version, rows, kind.namespaced && !pane.namespace, !!pane.wide]);
   useEffect(() => {
     const sort = pane.sort ?? "";
     const order = { column: sort.replace(/^-/, ""), down: sort.startsWith("-") };
     rows.setOrder(order);
     shown.current?.setOrder(order);
-  }, [pane.sort, rows, !!pane.namespace]);
+  }, [pane.sort, rows, !!pane.namespace, !!pane.wide]);
   return <div class="hold" ref={at} />;
 }

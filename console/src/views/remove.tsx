@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { json, messageOf } from "../api/client";
 import { kindOf, linkOf, nameOf, pathOf, type Kind } from "../api/discovery";
+import { countIn, countOf } from "../model/counts";
 import { allDependents, familyOf, type Family, type Relative } from "../model/relatives";
 import type { Obj } from "../model/live";
 import { objectLink } from "../route";
@@ -74,15 +75,15 @@ function List({ of: all }: { of: Relative[] }) {
 
 /** What goes with an object that others are in: a namespace, or a definition. */
 async function insideOf(kind: Kind, object: Obj): Promise<string> {
-  if (kind.group === "" && kind.resource === "namespaces") return "Everything in this namespace is deleted with it.";
+  if (kind.group === "" && kind.resource === "namespaces") {
+    const { counted, unread } = await countIn(object.metadata.name);
+    const rest = unread > 0 ? ` ${unread} kinds couldn't be counted.` : "";
+    return `Everything in this namespace is deleted with it: ${counted.map(([k, n]) => `${n.toLocaleString("en")} ${nameOf(k)}`).join(", ") || "there's nothing"}.${rest}`;
+  }
   if (kind.resource !== "customresourcedefinitions") return "";
   const { group, names, versions } = object.spec;
   const of = kindOf(linkOf({ group, version: versions[0].name, resource: names.plural }));
   if (!of) return `All its objects are deleted with it.`;
-  try {
-    const list = await json<{ metadata: { remainingItemCount?: number }; items: unknown[] | null }>(`${pathOf(of)}?limit=1`);
-    return `All objects of this kind are deleted with it: ${(list.items?.length ?? 0) + (list.metadata.remainingItemCount ?? 0)}.`;
-  } catch {
-    return "All its objects are deleted with it.";
-  }
+  const n = await countOf(of);
+  return n === undefined ? "All its objects are deleted with it." : `All objects of this kind are deleted with it: ${n.toLocaleString("en")}.`;
 }

@@ -24,6 +24,7 @@ export function YamlTab(p: Props) {
   const latest = useRef(object);
   latest.current = object;
   const actions = useRef({ apply: () => {}, leave: () => {} });
+  const begun = useRef(""); // the text before it was edited
   const [ready, setReady] = useState(false);
   const allowed = modes.filter(([name]) => name === "replace" ? p.mayReplace : p.mayApply);
   const [chosen, setMode] = useState<Mode>("replace");
@@ -58,12 +59,20 @@ export function YamlTab(p: Props) {
     if (editing) {
       editor.current!.highlight([]);
       setBase(object.metadata.resourceVersion);
+      begun.current = editor.current!.text();
     }
     setSaid(undefined);
     setCompared(undefined);
     editor.current!.show([]);
     editor.current!.setEditable(editing);
   }, [ready, editing]);
+
+  useEffect(() => {
+    if (!editing) return;
+    const ask = (e: BeforeUnloadEvent) => { if (editor.current && editor.current.text() !== begun.current) e.preventDefault(); }; // the browser asks whether to leave
+    addEventListener("beforeunload", ask);
+    return () => removeEventListener("beforeunload", ask);
+  }, [editing]);
 
   const send = async (dry: boolean): Promise<Obj | undefined> => {
     const text = editor.current!.text();
