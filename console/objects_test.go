@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 func configMap(name, labels string) string {
@@ -112,6 +113,17 @@ func TestWide(t *testing.T) {
 	p.await(`document.querySelector(".space .row").textContent.includes("named")`)
 	p.do(chromedp.Reload())
 	p.await(`document.querySelector(".space .row")?.textContent.includes("named")`)
+}
+
+// TestUnwatched: a kind that can't be watched is asked for again and again, alone and beside others.
+func TestUnwatched(t *testing.T) {
+	s := start(t)
+	p := open(t, s.url+"/console#/objects?pane=core/v1/componentstatuses&pane=core/v1/namespaces")
+	p.see("1 object · asked for every five seconds")
+	p.see("4 objects · live")
+	p.key("j", kb.Enter)
+	p.await(`location.hash.includes("componentstatuses/-/etcd-0")`)
+	p.see("Healthy")
 }
 
 // TestAnyField: objects are selected by any field, and a refusal is at the selector that it's about.

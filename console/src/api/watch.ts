@@ -5,7 +5,7 @@ import { effect } from "@preact/signals";
 
 export interface WatchEvent { type: string; object: any }
 
-export type Health = { state: "connecting" | "live" | "waiting" | "refused"; message?: string };
+export type Health = { state: "connecting" | "live" | "polled" | "waiting" | "refused"; message?: string };
 
 export interface Watching {
   /** The path and query but for what a watch adds. */
@@ -67,6 +67,31 @@ async function keep(w: Watching, signal: AbortSignal): Promise<void> {
       wait = Math.min(late, wait * 2);
     }
   }
+}
+
+/** How often what can't be watched is asked for, in ms. */
+const pollInterval = 5000;
+
+/** Asks again and again for what can't be watched, until the function is called that it returns. */
+export function poll(once: (signal: AbortSignal) => Promise<void>, health: (h: Health) => void): () => void {
+  const stop = new AbortController(), { signal } = stop;
+  void (async () => {
+    health({ state: "connecting" });
+    while (!signal.aborted) {
+      try {
+        await once(signal);
+        health({ state: "polled" });
+      } catch (error) {
+        if (signal.aborted) return;
+        const refused = error instanceof Refusal && error.code < 500 && error.code !== 429;
+        health({ state: refused ? "refused" : "waiting", message: messageOf(error) });
+        if (refused && error.code === 401) await anotherToken(signal);
+        else if (refused && error.code !== 404) return; // it stays so
+      }
+      await pause(pollInterval, signal);
+    }
+  })();
+  return () => stop.abort();
 }
 
 function query(url: string, version: string): string {

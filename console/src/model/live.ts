@@ -1,7 +1,8 @@
 // One object as it is now, and what of it changed last.
 import { useEffect, useState } from "preact/hooks";
 import { pathOf, type Kind } from "../api/discovery";
-import { watch, type Health } from "../api/watch";
+import { json, Refusal } from "../api/client";
+import { poll, watch, type Health } from "../api/watch";
 
 export type Obj = { apiVersion: string; kind: string; metadata: Metadata; [field: string]: any };
 
@@ -23,6 +24,24 @@ export function useLive(kind: Kind | undefined, namespace: string, name: string)
     if (!kind) return;
     let now = nothing, seen = false;
     const tell = (changes: Partial<Live>) => set(now = { ...now, ...changes });
+    const take = (object: Obj) => {
+      const same = !!now.object && now.object.metadata.uid === object.metadata.uid;
+      const changed = same ? differences(now.object, object) : new Set<string>();
+      tell({ object, gone: !seen, known: true, changed, at: same ? performance.now() : 0 });
+    };
+    if (!kind.verbs.includes("watch")) {
+      return poll(async (signal) => {
+        try {
+          const object = await json<Obj>(pathOf(kind, namespace, name), { signal });
+          seen = true;
+          if (JSON.stringify(object) === JSON.stringify(now.object)) tell({ known: true, gone: false });
+          else take(object);
+        } catch (error) {
+          if (!(error instanceof Refusal && error.code === 404)) throw error;
+          tell({ known: true, gone: true });
+        }
+      }, (health) => tell({ health }));
+    }
     return watch({
       url: `${pathOf(kind, namespace)}?fieldSelector=${encodeURIComponent(`metadata.name=${name}`)}`, accept: "application/json",
       begin: () => { seen = false; },
@@ -32,9 +51,7 @@ export function useLive(kind: Kind | undefined, namespace: string, name: string)
         const object = e.object as Obj;
         seen = e.type !== "DELETED";
         if (now.object?.metadata.resourceVersion === object.metadata.resourceVersion && seen) return tell({ gone: false });
-        const same = now.object?.metadata.uid === object.metadata.uid;
-        const changed = same ? differences(now.object, object) : new Set<string>();
-        tell({ object, gone: !seen, known: true, changed, at: same ? performance.now() : 0 });
+        take(object);
       },
     });
   }, [kind?.group, kind?.version, kind?.resource, namespace, name]);

@@ -84,7 +84,7 @@ export class Rows {
     const m = r.object.metadata;
     const key = `${m.namespace ?? ""}/${m.name}`;
     const old = this.all.get(key);
-    if (old && old.version === m.resourceVersion) {
+    if (old && m.resourceVersion && old.version === m.resourceVersion) { // what is made for each answer has none
       old.state = this.state;
       return;
     }

@@ -1,8 +1,9 @@
 // The streams of what is side by side. Kinds that are asked for in the same namespace and with the same selectors share one, if the
 // user may watch all of them; others have one each.
 import { announce } from "../ui/announce";
+import { json } from "../api/client";
 import { pathOf, type Kind } from "../api/discovery";
-import { watch, type WatchEvent, type Watching } from "../api/watch";
+import { poll, watch, type WatchEvent, type Watching } from "../api/watch";
 import type { Rows } from "./rows";
 
 /** What is asked for: a kind's objects, as rows. */
@@ -11,7 +12,9 @@ export interface Ask { kind: Kind; namespace: string; labels: string; fields: st
 const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /** What two asks have the same if one stream can have both. */
-const question = (a: Ask): string => JSON.stringify([a.kind.namespaced ? a.namespace : "", a.labels, a.fields]);
+const question = (a: Ask): string => JSON.stringify([a.kind.namespaced ? a.namespace : "", a.labels, a.fields, watchable(a.kind) ? "" : pathOf(a.kind)]);
+
+const watchable = (k: Kind): boolean => k.verbs.includes("watch");
 
 /** Which ask it is, whatever has its rows. */
 const identity = (a: Ask): string => `${pathOf(a.kind)} ${question(a)}`;
@@ -48,6 +51,7 @@ function idOf(rows: Rows): number {
 
 /** Follows what has the same question, on one stream if there are several kinds of it. */
 function follow(members: Ask[]): () => void {
+  if (!watchable(members[0].kind)) return list(members);
   const byPath = Map.groupBy(members, (a) => pathOf(a.kind));
   if (byPath.size === 1) return watch({ url: pathOf(members[0].kind, members[0].namespace) + selectors(members[0], "?"), accept: table, ...into(members, () => members) });
   let close = () => {};
@@ -65,6 +69,17 @@ function follow(members: Ask[]): () => void {
     },
   });
   return () => { stop(); close(); };
+}
+
+/** Lists a kind that can't be watched again and again. */
+function list(members: Ask[]): () => void {
+  const url = pathOf(members[0].kind, members[0].namespace) + selectors(members[0], "?"), of = into(members, () => members);
+  return poll(async (signal) => {
+    const object = await json(url, { accept: table, signal });
+    of.begin();
+    of.event({ type: "ADDED", object });
+    of.synced();
+  }, of.health);
 }
 
 /** What a stream tells, for the rows of those that an event is for. */

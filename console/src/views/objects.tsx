@@ -141,7 +141,7 @@ function saidOf(rows: Rows): Said {
   const { state, message = "" } = rows.health;
   const count = `${rows.shown.length === rows.size ? "" : `${rows.shown.length.toLocaleString("en")} of `}${rows.size.toLocaleString("en")} ${rows.size === 1 ? "object" : "objects"}`;
   const wrong = state === "refused" ? selectorIn(message) : undefined;
-  const text = wrong ? "The selector isn't understood." : state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : `${count} · live`;
+  const text = wrong ? "The selector isn't understood." : state === "refused" ? message : state === "waiting" ? `${count} · cut off: ${message}` : !rows.synced ? `${count} · reading` : state === "polled" ? `${count} · asked for every five seconds` : `${count} · live`;
   return { state, text, message, wider: rows.columns.some((c) => c.priority > 0), wrong };
 }
 
