@@ -95,6 +95,27 @@ func TestSideBySide(t *testing.T) {
 	p.see("1 object · live")
 	p.do(chromedp.NavigateBack())
 	p.await(`document.querySelectorAll(".pane").length === 2`)
+	p.see("1 object · live")
+	p.eval(`document.querySelector(".pane:last-child [aria-label='Close pane']").click()`)
+	p.await(`document.querySelectorAll(".pane").length === 1`)
+	for _, sort := range []string{"Name", "-Name", ""} {
+		p.eval(`[...document.querySelectorAll(".row.head button")].find((b) => /^Name( |$)/.test(b.textContent)).click()`)
+		p.await(fmt.Sprintf(`decodeURIComponent(decodeURIComponent(location.hash)).replace(/^[^&]*?(sort=|$)/, "") === %q`, sort))
+	}
+}
+
+// TestShade: the page is light or dark as the system is, until somebody says otherwise.
+func TestShade(t *testing.T) {
+	s := start(t)
+	p := open(t, s.url+"/console", shade("dark"))
+	p.await(`document.documentElement.dataset.shade === "dark"`)
+	p.do(chromedp.Click("[aria-label='Light colours']"))
+	p.await(`document.documentElement.dataset.shade === "light" && !!document.querySelector("[aria-label='Dark colours']")`)
+	p.with("k")
+	p.await(`document.activeElement?.getAttribute("role") === "combobox"`)
+	p.key(strings.Split("light or", "")...)
+	p.key(kb.Enter)
+	p.await(`document.documentElement.dataset.shade === "dark"`)
 }
 
 // watching is what the page's watches are of, one line for each stream.

@@ -23,6 +23,9 @@ func (p *page) with(key string) {
 	p.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(input.ModifierCtrl)))
 }
 
+// bareEnter is the key without its character, which a browser leaves out where the page takes the key.
+var bareEnter = input.DispatchKeyEvent(input.KeyRawDown).WithKey("Enter").WithWindowsVirtualKeyCode(13)
+
 // inEditor is the editor's text, as far as it's on screen.
 const inEditor = `document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText`
 
@@ -95,8 +98,8 @@ func TestEdit(t *testing.T) {
 	p.do(input.InsertText("\n  "))
 	p.key(strings.Split("fra", "")...)
 	p.await(`document.querySelector(".editor").shadowRoot.querySelector(".cm-tooltip-autocomplete")?.textContent.includes("fragile")`)
-	p.eval(`new Promise((go) => setTimeout(go, 100))`)                                            // the list takes no key in its first moments, so that none is taken by mistake
-	p.do(input.DispatchKeyEvent(input.KeyRawDown).WithKey("Enter").WithWindowsVirtualKeyCode(13)) // without its character, which the browser would insert
+	p.eval(`new Promise((go) => setTimeout(go, 100))`) // the list takes no key in its first moments, so that none is taken by mistake
+	p.do(bareEnter)
 	p.await(inEditor + `.includes("fragile: ")`)
 	p.key(strings.Split("true", "")...)
 	p.key(kb.Escape, kb.Escape)
@@ -138,6 +141,10 @@ func TestDelete(t *testing.T) {
 	p.eval(`document.querySelector("svg a").focus()`)
 	p.key(kb.Enter)
 	p.await(`!!document.querySelector("svg a[aria-label=\"configmaps part\"]") && location.hash.includes("widgets")`)
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{metadata: {name: later, ownerReferences: [{apiVersion: example.com/v1, kind: Widget, name: a, uid: %s}]}}`, owner.Metadata.UID))
+	p.do(chromedp.Click(`//button[text()="Look again"]`, chromedp.BySearch))
+	p.await(`!!document.querySelector("svg a[aria-label=\"configmaps later\"]")`)
+	s.ask("DELETE", "/api/v1/namespaces/default/configmaps/later", "")
 	p.key("x")
 	p.see("One object goes with it")
 	p.await(`document.querySelector("dialog .relatives").textContent.includes("part")`)
@@ -197,7 +204,7 @@ func TestDeletePolicies(t *testing.T) {
 	p.await(`fetch("/api/v1/namespaces/default/configmaps/part-of-b").then((r) => r.status === 404)`)
 }
 
-// TestEditStays: what is edited stays while another tab is looked at.
+// TestEditStays: what is edited stays while another tab is looked at, and not when it's cancelled.
 func TestEditStays(t *testing.T) {
 	s := start(t)
 	s.defineWidgets()
@@ -212,6 +219,12 @@ func TestEditStays(t *testing.T) {
 	p.see("No event is about it.")
 	p.do(chromedp.Click("#tab-yaml"))
 	p.await(`document.activeElement.id === "tab-yaml" && ` + inEditor + `.includes("size: 57")`)
+	p.do(chromedp.Click(`//button[text()="Cancel"]`, chromedp.BySearch))
+	p.await(inEditor + `.includes("size: 5\n") && !document.getElementById("apply")`)
+	p.key("e")
+	p.await(`document.querySelector(".editor").shadowRoot.activeElement?.isContentEditable === true`)
+	p.with(kb.End)
+	p.key(kb.ArrowLeft, "7")
 	p.do(chromedp.Click("#apply"))
 	p.await(`!document.getElementById("apply")`)
 	if stored := s.ask("GET", widgetsPath+"/a", ""); !strings.Contains(stored, `"size":57`) {
@@ -298,6 +311,42 @@ func TestDefinitions(t *testing.T) {
 	p.await(`location.hash.includes("widgets/default/made")`)
 	p.see("size")
 	if stored := s.ask("GET", widgetsPath+"/made", ""); !strings.Contains(stored, `"size":100`) {
+		t.Errorf("stored is %s", stored)
+	}
+}
+
+// TestForm: a form has lists, maps and fields that aren't set; it says what it would send, and whether the server would take that.
+func TestForm(t *testing.T) {
+	s := start(t)
+	s.defineWidgets()
+	p := open(t, s.url+"/console#/definitions/example.com/v1/widgets?tab=form")
+	p.await(`!!document.getElementById("f-spec.size")`)
+	click := func(title string) {
+		p.t.Helper()
+		p.do(chromedp.Click(`//button[.="`+title+`" or @aria-label="`+title+`"]`, chromedp.BySearch))
+	}
+	p.do(chromedp.SendKeys("#new-name", "made"), chromedp.SendKeys(`[id="f-spec.size"]`, "7"), chromedp.SetValue(`[id="f-spec.color"]`, `"blue"`))
+	p.eval(`document.getElementById("f-spec.color").dispatchEvent(new Event("change", { bubbles: true }))`)
+	click("Add to parts")
+	p.do(chromedp.SendKeys(`[id="f-spec.parts.0.name"]`, "wheel"))
+	click("Add to parts")
+	p.do(chromedp.SendKeys(`[id="f-spec.parts.1.name"]`, "door"))
+	click("Remove element 0 of parts")
+	p.do(chromedp.SendKeys(`[aria-label="New name in tags"]`, "shelf"))
+	click("Add to tags")
+	p.do(chromedp.SendKeys(`[id="f-spec.tags.shelf"]`, "three"))
+	p.do(chromedp.SendKeys(`[aria-label="New name in labels"]`, "app"), bareEnter)
+	click("Remove app of labels")
+	click("As YAML")
+	p.await(`document.querySelector(".preview")?.textContent === "apiVersion: example.com/v1\nkind: Widget\nmetadata:\n  name: made\n  namespace: default\nspec:\n  size: 7\n  color: blue\n  parts:\n    - name: door\n  tags:\n    shelf: three\n"`)
+	click("Dry run")
+	p.see("The server would take this.")
+	if found := s.ask("GET", widgetsPath, ""); strings.Contains(found, "made") {
+		t.Errorf("a dry run has stored %s", found)
+	}
+	click("Create")
+	p.await(`location.hash.includes("widgets/default/made")`)
+	if stored := s.ask("GET", widgetsPath+"/made", ""); !strings.Contains(stored, `"spec":{"color":"blue","parts":[{"name":"door"}],"size":7,"tags":{"shelf":"three"}}`) || strings.Contains(stored, "labels") {
 		t.Errorf("stored is %s", stored)
 	}
 }

@@ -32,6 +32,11 @@ func TestToken(t *testing.T) {
 	if strings.Contains(fmt.Sprint(kept), "very-secret") {
 		t.Errorf("the token is kept: %s", kept)
 	}
+	p.do(chromedp.Click(`//button[text()="Forget the token"]`, chromedp.BySearch))
+	p.await(`document.activeElement?.type === "password"`)
+	p.key(strings.Split("very-secret", "")...)
+	p.key(kb.Enter)
+	p.see("system:masters")
 	p.do(chromedp.Reload())
 	p.see("Who are you?")
 }
@@ -66,7 +71,7 @@ func TestRights(t *testing.T) {
 	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings", `{metadata: {name: maker}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: maker}, subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]}`, as...)
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/configmaps%3Fns%3Dkube-public")) // where he may make one
 	p.see("0 objects · live")
-	p.key(":")
+	p.with("k")
 	p.await(`document.activeElement?.getAttribute("role") === "combobox"`)
 	p.key(strings.Split("new", "")...)
 	p.await(`[...document.querySelectorAll("[role=option] span")].map((o) => o.textContent).filter((o) => o.startsWith("New ")).join() === "New ConfigMap"`)

@@ -171,7 +171,7 @@ function ListInput({ label, schema, required, value, path, context }: InputProps
 
 function MapInput({ label, value, path, of, context, required }: { label: string; value: Value; path: Path; of: Schema; context: Context; required?: boolean }) {
   const [name, setName] = useState("");
-  const add = () => { if (name) { context.set([...path, name], empty(context.schemas.resolve(of))); setName(""); } };
+  const add = (name: string) => { if (name) { context.set([...path, name], empty(context.schemas.resolve(of))); setName(""); } };
   return (
     <fieldset>
       <legend>{label} <small>map of {typeOf(of, context.schemas)}</small> {required && <em class="tag">required</em>}</legend>
@@ -179,10 +179,10 @@ function MapInput({ label, value, path, of, context, required }: { label: string
       {Object.entries(value ?? {}).map(([n, v]) => (
         <div key={n} class="element">
           <Input label={n} schema={of} required={true} value={v} path={[...path, n]} context={context} />
-          <button type="button" class="icon" aria-label={`Remove ${n} of ${label}`} onClick={() => context.set([...path, n], undefined)}>✕</button>
+          <button type="button" class="icon" aria-label={`Remove ${n} of ${label}`} onClick={() => context.set(Object.keys(value).length === 1 ? path : [...path, n], undefined)}>✕</button>
         </div>
       ))}
-      <div class="element"><input aria-label={`New name in ${label}`} placeholder="name" value={name} onInput={(e) => setName(e.currentTarget.value)} onKeyDown={(e) => { if (e.key === "Enter") { e.preventDefault(); add(); } }} /><button type="button" onClick={add}>Add to {label}</button></div>
+      <div class="element"><input aria-label={`New name in ${label}`} placeholder="name" value={name} onInput={(e) => setName(e.currentTarget.value)} onKeyDown={(e) => { if (e.key === "Enter") { e.preventDefault(); add(e.currentTarget.value); } }} /><button type="button" onClick={() => add(name)}>Add to {label}</button></div>
     </fieldset>
   );
 }
