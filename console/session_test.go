@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,6 +89,50 @@ func TestRights(t *testing.T) {
 	p.do(chromedp.Navigate(s.url + "/console#/objects?pane=core/v1/configmaps&pane=core/v1/secrets")) // no stream for both
 	p.see("2 objects · live")
 	p.see("cannot watch")
+}
+
+// TestMayNotWatch: counts of what the user may watch move with one stream, and those of what he may only list are asked for again.
+func TestMayNotWatch(t *testing.T) {
+	dir := t.TempDir()
+	admin, users := filepath.Join(dir, "admin"), filepath.Join(dir, "users")
+	for file, content := range map[string]string{admin: "root\n", users: "reader-token,reader,1\n"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := start(t, "--ephemeral", "--authorization-mode=RBAC", "--token-file="+admin, "--token-auth-file="+users)
+	as := []string{"Authorization", "Bearer root"}
+	var core struct{ Resources []struct{ Name string } }
+	var others struct{ Groups []struct{ Name string } }
+	for path, into := range map[string]any{"/api/v1": &core, "/apis": &others} {
+		if err := json.Unmarshal([]byte(s.ask("GET", path, "", as...)), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var resources, groups []string
+	for _, r := range core.Resources {
+		if r.Name != "secrets" {
+			resources = append(resources, r.Name)
+		}
+	}
+	for _, g := range others.Groups {
+		groups = append(groups, g.Name)
+	}
+	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", fmt.Sprintf(`{metadata: {name: reader}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [list]},
+		{apiGroups: [""], resources: [%s], verbs: [watch]}, {apiGroups: [%s], resources: ["*"], verbs: [watch]}]}`, strings.Join(resources, ","), strings.Join(groups, ",")), as...)
+	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{metadata: {name: reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]}`, as...)
+	p := open(t, s.url+"/console")
+	p.see("Who are you?")
+	p.do(chromedp.SendKeys("input[type=password]", "reader-token"))
+	p.key(kb.Enter)
+	count := func(of string) string {
+		return `document.querySelector("a[href*=\"core%2Fv1%2F` + of + `\"]")?.parentElement.querySelector("data").value`
+	}
+	p.await(count("secrets") + ` === "0" && ` + count("configmaps") + ` === "0"`)
+	s.ask("POST", "/api/v1/namespaces/default/secrets", "{metadata: {name: s}}", as...)
+	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""), as...)
+	p.await(`document.querySelector(".latest")?.textContent.includes("new ConfigMap a default") && ` + count("configmaps") + ` === "1"`)
+	p.await(count("secrets") + ` === "1"`)
 }
 
 // TestCertificate: who comes with a client certificate is asked for no token. The browser's part is a proxy that shows the certificate,

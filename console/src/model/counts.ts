@@ -14,6 +14,9 @@ const drawInterval = 200;
 /** How many pieces of news are kept, and how many kinds a stream may have. */
 const mostNews = 30, mostKinds = 256;
 
+/** How many kinds may be refused to a stream before there's none. */
+const mostOthers = 20;
+
 /** How many counts are asked for at once: the page has other things to do, too. */
 const atOnce = 4;
 
@@ -79,7 +82,7 @@ async function look(all: Kind[], versions: Map<string, number>): Promise<void> {
       if (n !== undefined) found.set(link, was?.n === n ? was : { n, moved: was ? performance.now() : 0 });
     }
   }));
-  counts.value = found;
+  counts.value = new Map([...counts.peek(), ...found]);
 }
 
 async function ask(k: Kind, namespace = ""): Promise<{ n: number; version: number }> {
@@ -112,13 +115,32 @@ async function counted(k: Kind): Promise<{ n: number; version: number } | undefi
   }
 }
 
-/** Moves counts by one stream of all kinds that can be watched. again is called when they have to be asked for anew. */
+/** Moves counts by one stream of all kinds that it may have; others that are counted are asked for again and again. again is called when all
+ have to be asked for anew. */
 function follow(all: Kind[], versions: Map<string, number>, again: (refused: boolean) => void): () => void {
-  const watched = all.filter((k) => k.verbs.includes("watch") && (versions.get(linkOf(k)) ?? 0) > 0).slice(0, mostKinds);
-  if (watched.length === 0) {
-    const timer = setTimeout(() => again(true), interval);
-    return () => clearTimeout(timer);
-  }
+  const others = new Set(all.filter((k) => !k.verbs.includes("watch"))); // and those of which the user may not watch, or that other servers have
+  let close = () => {};
+  const open = () => {
+    const watched = all.filter((k) => !others.has(k) && (versions.get(linkOf(k)) ?? 0) > 0).slice(0, mostKinds);
+    if (watched.length === 0) return again(true);
+    close = stream(watched, versions, again, (message) => {
+      const refused = watched.find((k) => message.startsWith(`${nameOf(k)} is forbidden`) || message.includes(`names "${nameOf(k)}"`));
+      close();
+      if (!refused || others.size >= mostOthers) return again(true);
+      others.add(refused);
+      open();
+    });
+  };
+  const timer = setInterval(() => {
+    const left = [...others].filter((k) => (counts.peek().get(linkOf(k))?.n ?? -1) >= 0);
+    if (left.length > 0 && document.visibilityState === "visible") void look(left, versions);
+  }, interval);
+  const opening = setTimeout(open);
+  return () => { clearTimeout(opening); clearInterval(timer); close(); };
+}
+
+/** Moves the counts of kinds by one stream. refused is told why there's none. */
+function stream(watched: Kind[], versions: Map<string, number>, again: (refused: boolean) => void, refused: (message: string) => void): () => void {
   const byName = new Map(watched.map((k) => [`${k.group}/${k.kind}`, k]));
   const moved = new Map<string, number>(), told: News[] = [];
   let latest = ""; // the last event's version
@@ -138,7 +160,7 @@ function follow(all: Kind[], versions: Map<string, number>, again: (refused: boo
     query: (version) => version ? `&resourceVersion=${version}` : "",
     begin: () => again(false), // history doesn't reach so far
     synced: () => {},
-    health: (h) => { if (h.state === "refused") again(true); },
+    health: (h) => { if (h.state === "refused") latest ? again(false) : refused(h.message ?? ""); }, // what was told isn't told again
     event: (e) => {
       const { apiVersion, kind, metadata } = e.object;
       const k = byName.get(`${apiVersion.includes("/") ? apiVersion.split("/")[0] : ""}/${kind}`);
