@@ -204,7 +204,7 @@ func TestDeletePolicies(t *testing.T) {
 	p.await(`fetch("/api/v1/namespaces/default/configmaps/part-of-b").then((r) => r.status === 404)`)
 }
 
-// TestEditStays: what is edited stays while another tab is looked at, and not when it's cancelled.
+// TestEditStays: what is edited stays while another tab or another page is looked at, and not when it's cancelled.
 func TestEditStays(t *testing.T) {
 	s := start(t)
 	s.defineWidgets()
@@ -222,9 +222,17 @@ func TestEditStays(t *testing.T) {
 	p.do(chromedp.Click(`//button[text()="Cancel"]`, chromedp.BySearch))
 	p.await(inEditor + `.includes("size: 5\n") && !document.getElementById("apply")`)
 	p.key("e")
-	p.await(`document.querySelector(".editor").shadowRoot.activeElement?.isContentEditable === true`)
+	p.await(`document.querySelector(".editor").shadowRoot.activeElement?.isContentEditable === true && ` + inEditor + `.includes("size: 5\n")`)
 	p.with(kb.End)
 	p.key(kb.ArrowLeft, "7")
+	p.visit(s.url + "/console#/traffic")
+	p.see("Watchers")
+	p.visit(s.url + widgetPage + "a")
+	p.await(`!!document.querySelector("button[aria-keyshortcuts=e]")`)
+	p.see("size")
+	p.key("e")
+	p.see("This is what you were writing when you left it.")
+	p.await(inEditor + `.includes("size: 57")`)
 	p.do(chromedp.Click("#apply"))
 	p.await(`!document.getElementById("apply")`)
 	if stored := s.ask("GET", widgetsPath+"/a", ""); !strings.Contains(stored, `"size":57`) {

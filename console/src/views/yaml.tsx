@@ -1,6 +1,6 @@
 // An object as YAML: read while it changes, or edited, checked, compared and stored.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { call, messageOf, Refusal } from "../api/client";
+import { call, messageOf, Refusal, token } from "../api/client";
 import { pathOf, type Kind } from "../api/discovery";
 import { loadEditor, type Editor } from "../api/editor";
 import { schemasOf } from "../api/openapi";
@@ -16,15 +16,33 @@ type Mode = "replace" | "apply" | "force";
 
 const modes: [Mode, string][] = [["replace", "Replace (PUT)"], ["apply", "Server-side apply"], ["force", "Server-side apply, by force"]];
 
+/** What was being written when its page was left, by the object's path, and how many of them are kept, in memory alone. */
+const drafts = new Map<string, { text: string; base: string }>();
+const mostDrafts = 20;
+let whose = "";
+
+/** The drafts of this user: another one's are forgotten. */
+function ownDrafts(): typeof drafts {
+  if (whose !== token.peek()) drafts.clear();
+  whose = token.peek();
+  return drafts;
+}
+
+function keepDraft(path: string, draft: { text: string; base: string }): void {
+  ownDrafts().set(path, draft);
+  if (drafts.size > mostDrafts) drafts.delete(drafts.keys().next().value!);
+}
+
 export function YamlTab(p: Props) {
   const { kind, live, object, editing } = p;
   const at = useRef<HTMLDivElement>(null);
   const editor = useRef<Editor | null>(null);
   const tools = useRef<Awaited<ReturnType<typeof loadEditor>> | null>(null);
+  const path = pathOf(kind, object.metadata.namespace, object.metadata.name);
   const latest = useRef(object);
   latest.current = object;
   const actions = useRef({ apply: () => {}, leave: () => {} });
-  const begun = useRef(""); // the text before it was edited
+  const begun = useRef(""), open = useRef(""); // the text before it was edited, and its version
   const [ready, setReady] = useState(false);
   const allowed = modes.filter(([name]) => name === "replace" ? p.mayReplace : p.mayApply);
   const [chosen, setMode] = useState<Mode>("replace");
@@ -45,7 +63,13 @@ export function YamlTab(p: Props) {
       });
       setReady(true);
     });
-    return () => { closed = true; editor.current?.close(); editor.current = null; };
+    return () => {
+      closed = true;
+      const text = editor.current?.text();
+      if (open.current && text !== undefined && text !== begun.current) keepDraft(path, { text, base: open.current });
+      editor.current?.close();
+      editor.current = null;
+    };
   }, []);
 
   useEffect(() => {
@@ -56,12 +80,20 @@ export function YamlTab(p: Props) {
 
   useEffect(() => {
     if (!ready) return;
+    setSaid(undefined);
+    open.current = "";
     if (editing) {
       editor.current!.highlight([]);
-      setBase(object.metadata.resourceVersion);
       begun.current = editor.current!.text();
+      const draft = ownDrafts().get(path);
+      open.current = draft?.base ?? object.metadata.resourceVersion;
+      setBase(open.current);
+      if (draft) {
+        drafts.delete(path);
+        editor.current!.setText(draft.text);
+        setSaid({ text: "This is what you were writing when you left it.", good: true });
+      }
     }
-    setSaid(undefined);
     setCompared(undefined);
     editor.current!.show([]);
     editor.current!.setEditable(editing);
