@@ -280,7 +280,9 @@ func (d *definitions) current(old *definition, o *kube.Object) bool {
 }
 
 // outdated tells whether a reset has brought objects back that may be older than the definition knows. d.mu is held.
-func (d *definitions) outdated(old *definition) bool { return old.res.since < d.restored[old.res.Prefix] }
+func (d *definitions) outdated(old *definition) bool {
+	return old.res.since < d.restored[old.res.Prefix]
+}
 
 // open reads a stored definition. old is what is known of it before, or nil.
 func (d *definitions) open(o *kube.Object, old *definition) (*definition, error) {
