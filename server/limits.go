@@ -25,6 +25,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/packed"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
@@ -309,7 +310,7 @@ func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class
 		}
 		w.upload.read = true
 	}
-	return h.takeSeat(w, r, class, 1)
+	return transaction.Of(r.Context()).WhenInTurn(func() error { return h.takeSeat(w, r, class, 1) })
 }
 
 // timeLimit returns how long a request may take that isn't a watch, from its headers on. Where the client gives it no time, or one that can't

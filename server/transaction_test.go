@@ -422,3 +422,32 @@ func followTransfers(t *testing.T, s *servertest.Server, cut, sum int) {
 		stream.Close() // perhaps between two events of one revision: they come again
 	}
 }
+
+// TestTransactionSeats: operations that are read ahead take no seat, so a level that has one is enough for a transaction.
+func TestTransactionSeats(t *testing.T) {
+	d := newDoors(t)
+	post := func(user, path, body string) (int, string) {
+		t.Helper()
+		res, text := d.Do(http.MethodPost, path, body, "Authorization", "Bearer "+user+"-token", "Content-Type", "application/json")
+		return res.StatusCode, text
+	}
+	const group = "/apis/flowcontrol.apiserver.k8s.io/v1/"
+	for kind, body := range map[string]string{
+		"prioritylevelconfigurations": `{"metadata":{"name":"one"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,"borrowingLimitPercent":0,"limitResponse":{"type":"Reject"}}}}`,
+		"flowschemas": `{"metadata":{"name":"bob"},"spec":{"priorityLevelConfiguration":{"name":"one"},"matchingPrecedence":50,"rules":[{"subjects":[{"kind":"User","user":{"name":"bob"}}],
+			"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"namespaces":["*"],"clusterScope":true}]}]}}`,
+	} {
+		if code, text := post("root", group+kind, body); code != http.StatusCreated {
+			t.Fatal(code, text)
+		}
+	}
+	for i := range 50 {
+		operations := make([]string, 8)
+		for j := range operations {
+			operations[j] = `{"create":` + configMapNamed(fmt.Sprintf("x%d-%d", i, j), "1") + `}`
+		}
+		if code, text := post("bob", bulk.TransactionsPath, `{"operations":[`+strings.Join(operations, ",")+`]}`); code != http.StatusOK {
+			t.Fatalf("transaction %d: %d %s", i, code, text)
+		}
+	}
+}

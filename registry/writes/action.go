@@ -72,6 +72,9 @@ func (a acted) badName() error {
 
 // actOn answers what was sent to a subresource.
 func (w *write) actOn(ctx context.Context, part *registry.Subresource, sent registry.Typed) (registry.Result, error) {
+	if err := w.joins(ctx); err != nil { // before anybody is asked
+		return registry.Result{}, err
+	}
 	o := &object.Object{Meta: *registry.MetaOf(sent)}
 	if err := placeIn(o, w.Namespace); err != nil {
 		return registry.Result{}, err

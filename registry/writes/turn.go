@@ -57,6 +57,9 @@ func (d *draft) claim(ctx context.Context) (err error) {
 	if err := d.Freshen(ctx); err != nil {
 		return err
 	}
+	if d.obj, err = d.Typed.FromObject(d.next); err != nil { // without what the first try has given it
+		return err
+	}
 	d.settle, err = d.Typed.ClaimFor(d.obj, d.next, d.prev, d.dryRun)
 	return err
 }

@@ -47,7 +47,8 @@ func newKeeper(s *Server, o Options) (*keeper, error) {
 // run looks at the disk, at space and at history, until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	interval := max(minKeeperInterval, min(keeperInterval, k.marks.keep.Age/looksPerHistory))
-	ticker := time.NewTicker(min(diskInterval, interval))
+	pause := interval / ((interval + diskInterval - 1) / diskInterval) // at most diskInterval, and several make an interval
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	next := k.marks.clock()
 	forget := next + keeperInterval // for the first time soon after the start
@@ -71,7 +72,7 @@ func (k *keeper) run(ctx context.Context) {
 			forget = at + forgetInterval
 			_ = k.database.forget() // in vain, the process is as large as without it
 		}
-		if at >= next {
+		if at+pause/2 >= next { // a tick is never quite in time
 			next = at + interval
 			err := errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))
 			if ctx.Err() == nil {

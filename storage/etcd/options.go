@@ -100,9 +100,6 @@ const (
 	// tick is a step of raft's clock, and election what passes without a leader before a member campaigns: milliseconds. etcd's own tick of 100
 	// is for followers, who wait for it: here it would wake the process for nothing.
 	tick, election = 500, 1000
-	// batchInterval is how often etcd looks whether there is something to be written from its memory to its file, which is when the WAL has it
-	// long since.
-	batchInterval = 500 * time.Millisecond
 	// hashCheckInterval is how often members compare what they have compacted, and downgradeCheckInterval how often they look whether
 	// all of them can be downgraded: etcd's defaults.
 	hashCheckInterval      = time.Minute
@@ -175,7 +172,6 @@ func etcdConfig(d *dataDir, o Options, fail func(error), notes map[string]func()
 		StrictReconfigCheck:        true,
 		MaxLearners:                membership.DefaultMaxLearners,
 		BackendFreelistType:        bbolt.FreelistMapType,
-		BackendBatchInterval:       batchInterval,
 		BcryptCost:                 uint(bcrypt.DefaultCost), // of passwords, which there are none of; without it etcd warns
 		CompactHashCheckTime:       hashCheckInterval,
 		DowngradeCheckTime:         downgradeCheckInterval,

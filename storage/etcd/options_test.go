@@ -28,7 +28,6 @@ func TestEtcdConfig(t *testing.T) {
 		"QuotaBackendBytes":           "the options'",
 		"ServerFeatureGate":           "compared below",
 		"TickMs":                      "tick",
-		"BackendBatchInterval":        "batchInterval",
 		"SnapshotCatchUpEntries":      "catchUpEntries",
 		"SnapshotCount":               "snapshotCount",
 		"WarningApplyDuration":        "slowApply",

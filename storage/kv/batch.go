@@ -30,6 +30,9 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 	defer w.gate.leave()
 	res, err := w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
 	if err == nil && !res.Succeeded { // it's tried once more, with reads that tell what doesn't hold: most of the time they'd be for nothing
+		if err := ctx.Err(); err != nil {
+			return 0, nil, Wrap(commitOp, storage.Root, err)
+		}
 		reads := make([]clientv3.Op, len(b.Conditions))
 		for i, c := range b.Conditions {
 			reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())

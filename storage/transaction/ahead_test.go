@@ -18,7 +18,7 @@ func TestAhead(t *testing.T) {
 	for name, fails := range map[string]bool{"all go well": false, "the first one fails": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var begun, waited, told atomic.Int32
+				var begun, inTurn, told atomic.Int32
 				goOn := make(chan struct{}) // for the first one
 				serves := []transaction.Serve{func(ctx context.Context, o *transaction.Operation) bool {
 					begun.Add(1)
@@ -33,7 +33,9 @@ func TestAhead(t *testing.T) {
 					key := string(rune('0' + i))
 					serves = append(serves, func(ctx context.Context, o *transaction.Operation) bool {
 						begun.Add(1)
-						o.BeforeWait(func() { waited.Add(1) })
+						if err := o.WhenInTurn(func() error { inTurn.Add(1); return nil }); err != nil {
+							t.Error(err)
+						}
 						if err := o.InTurn(); err != nil {
 							if errors.Is(err, transaction.ErrAborted) {
 								told.Add(1)
@@ -49,11 +51,14 @@ func TestAhead(t *testing.T) {
 				go func() { done <- transaction.Run(t.Context(), s.commit, serves, false) }()
 				synctest.Wait()
 				before := begun.Load()
-				if before < 2 || before > 8 || waited.Load() != before-1 {
-					t.Errorf("%d have begun before the first one has decided, of which %d wait", before, waited.Load())
+				if before < 2 || before > 8 || inTurn.Load() > 0 {
+					t.Errorf("%d have begun before the first one has decided, and for %d it's their turn", before, inTurn.Load())
 				}
 				close(goOn)
 				out := <-done
+				if want := map[bool]int32{false: 9}[fails]; inTurn.Load() != want {
+					t.Errorf("it was the turn of %d, want %d", inTurn.Load(), want)
+				}
 				if fails {
 					if out.Failed != 0 || told.Load() != before-1 || begun.Load() != before || len(s.batches) > 0 {
 						t.Errorf("%+v: %d have begun, %d of them were told", out, begun.Load(), told.Load())

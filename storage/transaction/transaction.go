@@ -44,9 +44,10 @@ type entry struct {
 
 // Operation is one of those of a transaction. One goroutine uses it, but for what Run does.
 type Operation struct {
-	Index  int    // among the operations
-	DryRun bool   // nothing is written at the end, so the operation mustn't wait
-	waits  func() // is called when the operation begins to wait; may be nil
+	Index  int          // among the operations
+	DryRun bool         // nothing is written at the end, so the operation mustn't wait
+	waits  func()       // is called when the operation begins to wait; may be nil
+	begins func() error // see WhenInTurn; may be nil
 
 	of      *Transaction
 	turn    chan struct{} // closed when all operations before have decided, or one has failed
@@ -89,24 +90,36 @@ func (o *Operation) BeforeWait(call func()) {
 	}
 }
 
+// WhenInTurn calls a function when it's the operation's turn: at once if it is, else in InTurn, which returns its error then. What is for those who
+// decide, such as a seat, is taken so: one that is ahead must have nothing that those before it wait for. For a nil operation it's always its turn.
+func (o *Operation) WhenInTurn(call func() error) error {
+	if o != nil {
+		select {
+		case <-o.turn:
+		default:
+			o.begins = call
+			return nil
+		}
+	}
+	return call()
+}
+
 // InTurn waits until the operations before this one have decided, as does all that an operation does with the transaction. The error is
-// ErrAborted: one of them has failed. A nil operation never waits.
+// ErrAborted if one of them has failed, or that of WhenInTurn's function. A nil operation never waits.
 func (o *Operation) InTurn() error {
 	if o == nil {
 		return nil
 	}
-	select {
-	case <-o.turn:
-	default:
-		if o.waits != nil {
-			o.waits()
-		}
-		<-o.turn // Run closes it soon after the context's end as well
-	}
+	<-o.turn // Run closes it soon after the context's end as well
 	o.of.mu.Lock()
-	defer o.of.mu.Unlock()
-	if o.of.failed {
+	failed := o.of.failed
+	o.of.mu.Unlock()
+	begins := o.begins
+	if o.begins = nil; failed {
 		return ErrAborted
+	}
+	if begins != nil {
+		return begins()
 	}
 	return nil
 }
