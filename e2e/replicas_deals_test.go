@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -395,11 +394,6 @@ func (rs *replicas) deals(round int, faults []fault) {
 		rs.t.Error(problem)
 	}
 	rs.t.Logf("round %d: %s", round, c.book.summary())
-}
-
-// withHistory are the faults that leave history alone, from which the watches of deals go on.
-func withHistory(all []fault) []fault {
-	return slices.DeleteFunc(all, func(f fault) bool { return strings.HasPrefix(f.name, "history") })
 }
 
 // TestReplicasTransactions: transactions over objects of two kinds, made through any of three replicas over one etcd, are one step each for those
