@@ -179,7 +179,7 @@ func TestServerComparedWithItself(t *testing.T) {
 	if err := run(t.Context(), args, &table, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| resident when idle and empty, MB | `start --n 1` |", "| get, 16 clients, CPU-ms each | `get --n 50 --clients 2` |", "medians of 2 alternating runs"} {
+	for _, want := range []string{"| resident when idle and empty, MB | `start --n 1 --idle 100ms` |", "| get, 16 clients, CPU-ms each | `get --n 50 --clients 2` |", "medians of 2 alternating runs"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table has no %s:\n%s", want, &table)
 		}
