@@ -281,10 +281,14 @@ func (w *watcher) run() {
 func (w *watcher) connection() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	base := w.of.base()
+	for ; base == "" && !w.book.failed() && !w.t.Failed(); base = w.of.base() { // the replica is away
+		<-tick.C
+	}
 	request, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s/apiserver-lite/v1/watch?resource=configmaps&resource=widgets.example.com&timeoutSeconds=%d&resourceVersion=%d", base, 1+rand.IntN(3), w.rv), nil)
 	if base == "" || err != nil {
-		time.Sleep(5 * time.Millisecond)
 		return
 	}
 	res, err := w.of.http.Do(request)
@@ -371,11 +375,13 @@ func (rs *replicas) deals(round int, faults []fault) {
 		watching.Go((&watcher{table: c, of: r}).run)
 	}
 	for _, f := range faults {
+		c.more(dealsBetween)
 		if f.do(nil); rs.t.Failed() || c.book.failed() {
 			break
 		}
 		rs.t.Logf("%s: %d deals by now", f.name, c.book.next.Load())
 	}
+	c.more(dealsBetween)
 	stop()
 	dealing.Wait()
 	rs.insist("POST", configMaps, fmt.Sprintf(`{"metadata":{"name":"%slast"}}`, c.round), http.StatusCreated, http.StatusConflict)
@@ -396,20 +402,25 @@ func (rs *replicas) deals(round int, faults []fault) {
 	rs.t.Logf("round %d: %s", round, c.book.summary())
 }
 
+// dealsBetween is how many deals are made, at least, before and after a fault, so that there are some that it doesn't touch.
+const dealsBetween = 100
+
+// more waits until so many more deals are begun.
+func (c *table) more(n int64) {
+	from := c.book.next.Load()
+	eventually(c.t, "clients make deals", func() bool { return c.book.failed() || c.book.next.Load() >= from+n })
+}
+
 // TestReplicasTransactions: transactions over objects of two kinds, made through any of three replicas over one etcd, are one step each for those
 // who read and list through any replica, and for who watches both kinds on one stream of one: also while a replica is killed, connections to etcd
 // break, and a replica is cut off, so that nobody knows whether a transaction happened.
 func TestReplicasTransactions(t *testing.T) {
 	t.Parallel()
 	r := newRemote(t, 3)
-	nothing := fault{"nothing", func(*clients) { time.Sleep(time.Second) }}
 	r.deals(0, []fault{
-		nothing,
 		{"a replica is killed", r.one(r.kill, time.Second)},
 		{"connections to etcd break", func(*clients) { r.links[r.any().name].drop() }},
-		nothing,
 		{"the replica that acts is killed", func(*clients) { one := r.acting(); r.kill(one, r.goOn(time.Second/2, one)) }},
 		{"a replica is cut off", r.one(r.split, time.Second)},
-		nothing,
 	})
 }
