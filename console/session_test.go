@@ -42,8 +42,9 @@ func TestToken(t *testing.T) {
 	p.see("Who are you?")
 }
 
-// TestRights: what the user may not do isn't offered, and what he may not see says so.
-func TestRights(t *testing.T) {
+// startForReader starts a server that knows the user reader by reader-token, and returns the header of the one who may do everything.
+func startForReader(t *testing.T) (s *process, as []string) {
+	t.Helper()
 	dir := t.TempDir()
 	admin, users := filepath.Join(dir, "admin"), filepath.Join(dir, "users")
 	for file, content := range map[string]string{admin: "root\n", users: "reader-token,reader,1\n"} {
@@ -51,8 +52,13 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := start(t, "--ephemeral", "--authorization-mode=RBAC", "--token-file="+admin, "--token-auth-file="+users)
-	as := []string{"Authorization", "Bearer root"}
+	s = start(t, "--ephemeral", "--authorization-mode=RBAC", "--token-file="+admin, "--token-auth-file="+users)
+	return s, []string{"Authorization", "Bearer root"}
+}
+
+// TestRights: what the user may not do isn't offered, and what he may not see says so.
+func TestRights(t *testing.T) {
+	s, as := startForReader(t)
 	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{metadata: {name: reader}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch]}]}`, append(as, "Content-Type", "application/yaml")...)
 	s.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{metadata: {name: reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: User, name: reader, apiGroup: rbac.authorization.k8s.io}]}`, as...)
 	s.ask("POST", "/api/v1/namespaces/default/configmaps", configMap("a", ""), as...)
@@ -93,15 +99,7 @@ func TestRights(t *testing.T) {
 
 // TestMayNotWatch: counts of what the user may watch move with one stream, and those of what he may only list are asked for again.
 func TestMayNotWatch(t *testing.T) {
-	dir := t.TempDir()
-	admin, users := filepath.Join(dir, "admin"), filepath.Join(dir, "users")
-	for file, content := range map[string]string{admin: "root\n", users: "reader-token,reader,1\n"} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := start(t, "--ephemeral", "--authorization-mode=RBAC", "--token-file="+admin, "--token-auth-file="+users)
-	as := []string{"Authorization", "Bearer root"}
+	s, as := startForReader(t)
 	var core struct{ Resources []struct{ Name string } }
 	var others struct{ Groups []struct{ Name string } }
 	for path, into := range map[string]any{"/api/v1": &core, "/apis": &others} {

@@ -71,18 +71,7 @@ func TestRecordApart(t *testing.T) {
 			t.Errorf("the log lacks %s: %s", left, log)
 		}
 	}
-	want := stateOf(t, source)
-	for name, speed := range map[string]recording.Speed{"step": recording.Step, "max": recording.Max} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			target := servertest.New(t, all)
-			result := replayInto(t, target, file, speed)
-			compare(t, stateOf(t, target), want)
-			if result.Changes != r.what.Changes || result.Ownerless > 0 {
-				t.Errorf("the result is %+v, and the recording has %d changes", result, r.what.Changes)
-			}
-		})
-	}
+	replaysEqually(t, source, file, r.what.Changes, map[string]recording.Speed{"step": recording.Step, "max": recording.Max})
 }
 
 // TestRecordApartLate: what a kind's watch brings late, because its connection is away, is written where it belongs: a namespace before what is in

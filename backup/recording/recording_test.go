@@ -285,15 +285,21 @@ func TestReplay(t *testing.T) {
 	live(t, source)
 	builtins(t, source)
 	file := r.end()
+	replaysEqually(t, source, file, r.what.Changes, map[string]recording.Speed{"step": recording.Step, "ten times": 10, "max": recording.Max})
+}
+
+// replaysEqually replays a file at several speeds, each of which makes the source's state of an empty server, by so many changes.
+func replaysEqually(t *testing.T, source *servertest.Server, file []byte, changes int, speeds map[string]recording.Speed) {
+	t.Helper()
 	want := stateOf(t, source)
-	for name, speed := range map[string]recording.Speed{"step": recording.Step, "ten times": 10, "max": recording.Max} {
+	for name, speed := range speeds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			target := servertest.New(t, all)
 			result := replayInto(t, target, file, speed)
 			compare(t, stateOf(t, target), want)
-			if result.Changes != r.what.Changes || result.Ownerless > 0 {
-				t.Errorf("the result is %+v, and the recording has %d changes", result, r.what.Changes)
+			if result.Changes != changes || result.Ownerless > 0 {
+				t.Errorf("the result is %+v, and the recording has %d changes", result, changes)
 			}
 		})
 	}
