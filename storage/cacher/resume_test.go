@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // BenchmarkResumeAfterRestart resumes watches from 10,000 events back, right after a restart: the time to the
@@ -52,6 +54,40 @@ func BenchmarkResumeAfterRestart(b *testing.B) {
 			b.ReportMetric(float64(first.Microseconds())/1000/float64(b.N), "ms-to-first")
 			b.ReportMetric(float64(all.Microseconds())/1000/float64(b.N*clients), "ms-to-all/client")
 			b.ReportMetric(float64(r.store.Reads()-reads), "history-reads")
+		})
+	}
+}
+
+// BenchmarkFormerValues reads a stretch of history in which each of 2,048 objects of 1 KB was written once: created there, or before, and then its
+// former value is read for it.
+func BenchmarkFormerValues(b *testing.B) {
+	const objects = 2048
+	for _, created := range []bool{true, false} {
+		b.Run(fmt.Sprint("created=", created), func(b *testing.B) {
+			r := newRig(b, defaultBounds)
+			r.cacher.bounds.stretchRevisions = 1 << 20 // all is in one
+			text, at := widget("a", `"tier":"front"`), make([]storage.Revision, objects)
+			from, err := r.store.Barrier(b.Context())
+			for i := 0; i < objects && err == nil; i++ {
+				at[i], err = r.store.Create(b.Context(), fmt.Sprint(widgets, "ns1/a", i), text)
+			}
+			last := at[objects-1]
+			for i := 0; i < objects && err == nil && !created; i++ {
+				from = at[objects-1]
+				last, err = r.store.Update(b.Context(), fmt.Sprint(widgets, "ns1/a", i), text, at[i])
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			h, res := &r.cacher.stretches, r.cacher.Resource(widgets)
+			b.ReportAllocs()
+			for b.Loop() {
+				var s stretch
+				if err := h.read(b.Context(), stretchKey{res, from}, last, &s); err != nil || len(s.events) != objects {
+					b.Fatalf("%d events, %v", len(s.events), err)
+				}
+				h.uncount(&s)
+			}
 		})
 	}
 }

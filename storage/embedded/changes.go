@@ -150,7 +150,7 @@ func (s *Store) decodeEntry(key, value []byte) storage.Change {
 	if mvcc.IsTombstone(key) {
 		return storage.Change{KeyValue: storage.KeyValue{Key: string(stored.Key)}, Deleted: true}
 	}
-	return storage.Change{KeyValue: kv.KeyValueOf(&stored)}
+	return kv.ChangeOf(&stored)
 }
 
 // Window implements storage.Store. It waits for the locks of etcd's database.

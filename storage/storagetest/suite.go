@@ -382,8 +382,8 @@ func same(t testing.TB, name string, got, want []storage.Change) {
 		if g.Key != w.Key || string(g.Value) != string(w.Value) || g.Revision != w.Revision || g.Deleted != w.Deleted || g.Err != nil {
 			t.Errorf("%s: change %d is %+v, want %+v", name, i, g, w)
 		}
-		if i > 0 && g.Before != nil && string(g.Before.Value) != string(want[i-1].Value) {
-			t.Errorf("%s: change %d has %q before it, want %q", name, i, g.Before.Value, want[i-1].Value)
+		if i > 0 && g.Before != nil && (string(g.Before.Value) != string(want[i-1].Value) || (g.Before.Revision == 0) != want[i-1].Deleted) {
+			t.Errorf("%s: change %d has %q of %d before it, want %+v", name, i, g.Before.Value, g.Before.Revision, want[i-1])
 		}
 	}
 }
