@@ -34,6 +34,7 @@ func TestScenarios(t *testing.T) {
 		"initial":      {"", 1, `"clients":3`},
 		"idle":         {"", 2, `"watches":20`},
 		"resets":       {"", 1, `"open_watches":0`},
+		"crowd":        {"", 2, `"watches":30,"streams":15`},
 		"slow":         {"", 3, `"complete_deaf":2`},
 		"neighbours":   {"--users", 3, `"first":"no reading"`},
 		"churn":        {"", 2, `"rounds":2`},

@@ -72,6 +72,7 @@ func scenarios() []scenario {
 		{"selective", "an update while there are watchers of other objects: CPU of each", "--watches 2,50 --updates 100", selective, running},
 		{"initial", "many clients that ask for the state at once", "--objects 1100 --clients 3", initial, running},
 		{"idle", "resident memory of a watch that has nothing to tell", "--watches 10,20", idle, running},
+		{"crowd", "many watches over HTTP/2: memory, and one event to all of them while others write", "--watches 20,30 --streams 15 --events 2", crowd, running},
 		{"slow", "how late events come, with and without further watchers that never read", "--readers 4 --deaf 2 --updates 200 --pairs 1", slow, running},
 		{"neighbours", "how long a client's gets and leases take, alone and beside one that holds all that he can get", "--held 3 --n 5 --objects 20", neighbours, running},
 		{"churn", "many watches opened and dropped, again and again: what they leave", "--watches 20 --rounds 3 --wait 50ms", churn, running},
