@@ -72,7 +72,7 @@
 //   - Of each of these, of large answers and of YAML, one user, or where users aren't told apart one address, has at most as
 //     many as he leaves free. What gets none waits in turn (package fair): 300 requests of one (maxFlowQueue), 6,400 of all
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
-//   - Watches: 65,536 (watches.maxWatches), of which one user or address has at most three times as many as are free (watches.Share).
+//   - Watches: 131,072 (watches.maxWatches), of which one user or address has at most three times as many as are free (watches.Share).
 //   - Questions of other replicas whether anything is left to do have their bound in package replica.
 //   - Lists whose objects are being written: 32 (bulk.MaxAtOnce), of 20,000 objects each (bulk.MaxItems). Each object is bounded as a request of its own.
 //   - Snapshots of the store that are being read: 2 (maxBackups).
