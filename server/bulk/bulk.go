@@ -57,8 +57,8 @@ type List struct {
 	Items []json.RawMessage // as they came
 
 	apply     bool
-	query     url.Values // of each object's request
-	namespace string     // of an object that names none
+	query     string // of each object's request
+	namespace string // of an object that names none
 	from      *http.Request
 }
 
@@ -66,7 +66,6 @@ type List struct {
 func Parse(r *http.Request, query url.Values, text []byte) (*List, error) {
 	l := &List{
 		apply: r.URL.Path == ApplyPath, namespace: cmp.Or(query.Get("namespace"), metav1.NamespaceDefault), from: r,
-		query: url.Values{"pretty": {"false"}},
 	}
 	passed := []string{"dryRun", "fieldManager", "fieldValidation"}
 	if l.apply {
@@ -74,11 +73,7 @@ func Parse(r *http.Request, query url.Values, text []byte) (*List, error) {
 			return nil, registry.BadRequest("the parameter fieldManager is missing: an apply needs the name of who owns the fields, as in %s?fieldManager=me", ApplyPath)
 		}
 	}
-	for _, name := range passed {
-		if values, ok := query[name]; ok {
-			l.query[name] = values
-		}
-	}
+	l.query = passedOn(query, passed...)
 	if len(text) == 0 {
 		return nil, registry.BadRequest("the body of the request is empty: send a List as JSON or YAML")
 	}
@@ -94,6 +89,17 @@ func Parse(r *http.Request, query url.Values, text []byte) (*List, error) {
 		return nil, registry.BadRequest("the List has no items")
 	}
 	return l, nil
+}
+
+// passedOn is the query of each request that comes with another one: what that says of some parameters, and that answers aren't indented.
+func passedOn(query url.Values, names ...string) string {
+	passed := url.Values{"pretty": {"false"}}
+	for _, name := range names {
+		if values, ok := query[name]; ok {
+			passed[name] = values
+		}
+	}
+	return passed.Encode()
 }
 
 // split returns a List's kind, and its objects without a copy: at most MaxItems are counted before it's refused.
@@ -353,14 +359,14 @@ func (p Place) path(namespace string) []string {
 }
 
 // newRequest makes a request that comes with another one, from.
-func newRequest(ctx context.Context, from *http.Request, method string, at []string, media string, query url.Values, body []byte) (*http.Request, error) {
+func newRequest(ctx context.Context, from *http.Request, method string, at []string, media, query string, body []byte) (*http.Request, error) {
 	for _, segment := range at[1:] {
 		if err := fits(segment); err != nil {
 			return nil, err
 		}
 	}
 	r := from.WithContext(ctx)
-	r.Method, r.URL = method, &url.URL{Path: strings.Join(at, "/"), RawQuery: query.Encode()}
+	r.Method, r.URL = method, &url.URL{Path: strings.Join(at, "/"), RawQuery: query}
 	r.RequestURI, r.Body, r.ContentLength, r.TransferEncoding = r.URL.RequestURI(), http.NoBody, int64(len(body)), nil
 	r.Header = http.Header{"Accept": {"application/json"}}
 	if media != "" {

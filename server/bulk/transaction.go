@@ -39,7 +39,7 @@ const (
 // Transaction is the operations that came in one request.
 type Transaction struct {
 	operations []operation
-	query      url.Values // of each operation's request
+	query      string // of each operation's request
 	dryRun     bool
 	namespace  string // of what names none
 	from       *http.Request
@@ -93,12 +93,8 @@ var media = map[string]string{
 
 // ParseTransaction reads a transaction, which is JSON. Its errors are a Status of 400, 413 or 422.
 func ParseTransaction(r *http.Request, query url.Values, text []byte) (*Transaction, error) {
-	t := &Transaction{namespace: cmp.Or(query.Get("namespace"), metav1.NamespaceDefault), from: r, query: url.Values{"pretty": {"false"}}, dryRun: query.Get("dryRun") != ""}
-	for _, name := range []string{"dryRun", "fieldManager", "fieldValidation", "force"} {
-		if values, ok := query[name]; ok {
-			t.query[name] = values
-		}
-	}
+	t := &Transaction{namespace: cmp.Or(query.Get("namespace"), metav1.NamespaceDefault), from: r, dryRun: query.Get("dryRun") != ""}
+	t.query = passedOn(query, "dryRun", "fieldManager", "fieldValidation", "force")
 	if len(text) > MaxTransactionBytes {
 		return nil, registry.Refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			fmt.Sprintf("the transaction has %d bytes, and etcd takes %d in one request: make several of it", len(text), MaxTransactionBytes))
@@ -388,7 +384,7 @@ func (t *Transaction) request(ctx context.Context, h Host, o *operation) (*http.
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		r, err := newRequest(ctx, t.from, http.MethodGet, at, "", url.Values{}, nil)
+		r, err := newRequest(ctx, t.from, http.MethodGet, at, "", "", nil)
 		return r, nil, e, err
 	}
 	body := o.Create

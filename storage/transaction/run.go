@@ -25,7 +25,7 @@ const ahead = 3
 // Run does the operations, which decide in order, and writes what they decide as one. commit is the Store's. With dryRun nothing is written, and the
 // operations mustn't wait. When Run returns, all operations have ended.
 func Run(ctx context.Context, commit Commit, operations []Serve, dryRun bool) Outcome {
-	r := &run{ctx: ctx, commit: commit, Transaction: Transaction{keys: map[string]*entry{}}}
+	r := &run{ctx: ctx, commit: commit, Transaction: Transaction{keys: map[string]*entry{}, needed: map[string]int{}}}
 	for i := range operations {
 		r.operations = append(r.operations, &Operation{
 			Index: i, DryRun: dryRun, of: &r.Transaction, staged: make(chan struct{}, 1), answer: make(chan answer, 1), turn: make(chan struct{}), done: make(chan struct{}),
@@ -150,23 +150,28 @@ func (r *run) finish() Outcome {
 func (r *run) batch() storage.Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var b storage.Batch
+	b := storage.Batch{Writes: make([]storage.Write, 0, len(r.operations)), Conditions: make([]storage.Condition, 0, len(r.operations)+1)}
+	required, touched := map[storage.Condition]bool{}, map[string]bool{}
+	require := func(c storage.Condition) {
+		if !required[c] {
+			required[c] = true
+			b.Conditions = append(b.Conditions, c)
+		}
+	}
 	for _, o := range r.operations {
 		if !o.waiting {
 			continue
 		}
-		required := o.required()
+		for _, c := range o.required() {
+			require(c)
+		}
 		if e := r.keys[o.key]; e != nil && e.by[0] == o {
 			b.Writes = append(b.Writes, storage.Write{Key: o.key, Value: e.value, Removed: e.removed})
-			required = append(slices.Clip(required), storage.Condition{Key: o.key, Revision: e.expected})
-		}
-		for _, c := range required {
-			if !slices.Contains(b.Conditions, c) {
-				b.Conditions = append(b.Conditions, c)
-			}
+			require(storage.Condition{Key: o.key, Revision: e.expected})
 		}
 		for _, key := range o.touches {
-			if !slices.Contains(b.Touched, key) {
+			if !touched[key] {
+				touched[key] = true
 				b.Touched = append(b.Touched, key)
 			}
 		}
@@ -214,7 +219,8 @@ func (r *run) concerned(broken []storage.Condition) (all []refused) {
 			r.bytes -= len(e.value)
 			delete(r.keys, each.key)
 		}
-		each.key, each.creates, each.conditions, each.touches, each.order, each.relied = "", false, nil, nil, storage.Condition{}, nil
+		each.decideLocked("", nil)
+		each.creates, each.touches, each.order, each.relied = false, nil, storage.Condition{}, nil
 	}
 	return all
 }

@@ -27,6 +27,7 @@ type Transaction struct {
 
 	mu     sync.Mutex        // guards all below, and what the operations say that it guards
 	keys   map[string]*entry // what becomes of each key
+	needed map[string]int    // how many of the operations that write have a condition on a key
 	bytes  int               // of the values, and of the objects that are kept as they are
 	failed bool              // an operation has failed
 }
@@ -200,7 +201,8 @@ func (o *Operation) Keep(ctx context.Context, key string, expected storage.Revis
 		return err
 	}
 	o.of.mu.Lock()
-	o.conditions, o.creates = []storage.Condition{{Key: key, Revision: expected}}, false
+	o.decideLocked(o.key, []storage.Condition{{Key: key, Revision: expected}})
+	o.creates = false
 	err := o.of.growLocked(size - o.kept)
 	if err == nil {
 		o.kept = size
@@ -237,10 +239,11 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 	t, guards := o.of, storage.GuardsOf(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, other := range t.operations {
-		if other.key != "" && slices.ContainsFunc(other.conditions, func(c storage.Condition) bool { return c.Key == key }) {
-			return &Contradiction{other.Index, "what an object depends on is written, and the object is written"}
-		}
+	if t.needed[key] > 0 {
+		by := slices.IndexFunc(t.operations, func(other *Operation) bool {
+			return other.key != "" && slices.ContainsFunc(other.conditions, func(c storage.Condition) bool { return c.Key == key })
+		})
+		return &Contradiction{by, "what an object depends on is written, and the object is written"}
 	}
 	for _, c := range conds {
 		if e := t.keys[c.Key]; e != nil && c.Key != key {
@@ -270,7 +273,8 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 		there.value, there.removed = e.value, e.removed
 		there.by = append(there.by, o)
 	}
-	o.key, o.creates, o.conditions = key, creates, conds
+	o.decideLocked(key, conds)
+	o.creates = creates
 	o.order, o.touches = guards.Turn, nil
 	if guards.TakesTurn {
 		o.touches = append(o.touches, guards.Turn.Key)
@@ -279,6 +283,21 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 		o.touches = append(o.touches, guards.Note)
 	}
 	return nil
+}
+
+// decideLocked says what the operation writes, "" for nothing, and under which conditions; of.mu must be held.
+func (o *Operation) decideLocked(key string, conds []storage.Condition) {
+	count := func(by int) {
+		for _, c := range o.conditions {
+			o.of.needed[c.Key] += by
+		}
+	}
+	if o.key != "" {
+		count(-1)
+	}
+	if o.key, o.conditions = key, conds; key != "" {
+		count(1)
+	}
 }
 
 // wait tells Run that the operation has decided, and waits for what becomes of it.
