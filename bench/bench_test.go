@@ -25,6 +25,7 @@ func TestScenarios(t *testing.T) {
 	}{
 		"start":        {"", 1, `"first_object_ms":`},
 		"writes":       {"", 20, `"op":"patch","clients":4,"n":20`},
+		"transactions": {"", 4, `"clients":4,"together":10,"n":40`},
 		"get":          {"", 1, `"cpu_ms_per_op":`},
 		"list":         {"--limits 0,20 --gzip --table", 4, `"limit":20,"gzip":true,"clients":2`},
 		"mixed":        {"", 1, `"list_p99_ms":`},

@@ -64,6 +64,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{"start", "from the process's start to ready and to the first object; memory and CPU of an idle server", "--n 1 --idle 20ms", start, restartable},
 		{"writes", "create, update, patch and apply, and patches of one object by all: rate, and CPU of each", "--n 20 --clients 1,4", writes, running},
+		{"transactions", "objects created one by one and in transactions: rate, and CPU of each", "--n 40 --clients 1,4 --together 1,10", transactions, running},
 		{"get", "gets: rate, and CPU of each", "--n 50 --clients 2", get, running},
 		{"list", "lists of everything, whole and in pages: CPU of each", "--objects 30 --n 2 --clients 1,2", list, running},
 		{"mixed", "how long gets and short lists take while others write", "--for 100ms", mixed, running},
