@@ -16,7 +16,8 @@ import (
 //
 //	go test ./server -run '^$' -bench NamespaceDelete -benchtime 3x
 func BenchmarkNamespaceDelete(b *testing.B) {
-	const kinds, objects = 20, 10_000
+	const kinds = 20
+	objects := sized(10_000)
 	for name, ephemeral := range map[string]bool{"ephemeral": true, "durable": false} {
 		b.Run(name, func(b *testing.B) {
 			s := servertest.New(b, func(s *server.Server) { s.Data.Ephemeral = ephemeral })
@@ -48,7 +49,7 @@ func BenchmarkNamespaceDelete(b *testing.B) {
 					b.Fatalf("the namespace is %s", res.Status)
 				}
 			}
-			b.ReportMetric(float64(b.N)*objects/b.Elapsed().Seconds(), "objects/s")
+			b.ReportMetric(float64(b.N*objects)/b.Elapsed().Seconds(), "objects/s")
 		})
 	}
 }

@@ -42,7 +42,8 @@ func BenchmarkHistory(b *testing.B) {
 	for w := range writers {
 		do(http.MethodPost, configMaps, body(fmt.Sprint("other-", w), 0))
 	}
-	for i := 1; i < 1000; i++ {
+	versions := sized(1000)
+	for i := 1; i < versions; i++ {
 		do(http.MethodPut, configMaps+"/a", body("a", i))
 		var all sync.WaitGroup
 		for w := range min(writers, *pastOthers) {
@@ -57,7 +58,7 @@ func BenchmarkHistory(b *testing.B) {
 	for _, c := range []struct {
 		name, path string
 		items      int
-	}{{"all", "/a?history=true", 1000}, {"page", "/a?history=true&limit=50", 50}, {"former life", "/reborn?history=true", 3}} {
+	}{{"all", "/a?history=true", versions}, {"page", "/a?history=true&limit=50", 50}, {"former life", "/reborn?history=true", 3}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				if n := strings.Count(s.Get(configMaps+c.path), `"change"`); n != c.items {
@@ -71,7 +72,7 @@ func BenchmarkHistory(b *testing.B) {
 // BenchmarkPast lists 10,000 objects of 1 KB, on disk: as they are, and as they were before each was written again, by a version and by the clock.
 func BenchmarkPast(b *testing.B) {
 	s := servertest.New(b, func(s *server.Server) { s.Data.Ephemeral = false })
-	const objects = 10_000
+	objects := sized(10_000)
 	write := func(method string, path func(name string) string, round int) {
 		var all sync.WaitGroup
 		for w := range 32 {
