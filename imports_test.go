@@ -101,7 +101,7 @@ var floors = []floor{
 	{"backup/recording", []string{"backup/document", "backup/own", "client"}},
 	{"system", []string{"storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/builtin/network", "controllers", "access"}},
 	{"admission/match", []string{"registry", "registry/object", "registry/reads", "registry/writes", "registry/expression"}},
-	{"admission/plugins", []string{"access", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/jsontree", "registry/quota"}},
+	{"admission/plugins", []string{"access", "audit", "storage", "storage/kube", "storage/transaction", "registry", "registry/reads", "registry/writes", "registry/jsontree", "registry/quota"}},
 	{"admission/policy", []string{"audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"tracing", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/match"}},
 	{"admission", []string{"tracing", "audit", "storage", "storage/kube", "registry", "registry/reads", "registry/writes", "registry/...", "admission/..."}},

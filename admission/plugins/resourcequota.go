@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/registry/writes"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // ResourceQuota charges new objects to the ResourceQuotas of their namespace, and refuses those that are too many. A charge is
@@ -73,6 +74,11 @@ func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry
 		return pass, nil
 	}
 	for _, c := range charges { // before any of them is charged
+		if r.DryRun { // what operations before this one would take isn't written anywhere
+			for _, taken := range transaction.Of(ctx).Tell("quota "+string(c.quota.UID), c.usage) {
+				charge{usage: taken.(quota.Usage)}.add(c.quota, false)
+			}
+		}
 		if err := c.check(c.quota); err != nil {
 			return registry.Refuse(err), nil
 		}

@@ -25,7 +25,7 @@ const ahead = 3
 // Run does the operations, which decide in order, and writes what they decide as one. commit is the Store's. With dryRun nothing is written, and the
 // operations mustn't wait. When Run returns, all operations have ended.
 func Run(ctx context.Context, commit Commit, operations []Serve, dryRun bool) Outcome {
-	r := &run{ctx: ctx, commit: commit, Transaction: Transaction{keys: map[string]*entry{}, needed: map[string]int{}}}
+	r := &run{ctx: ctx, commit: commit, Transaction: Transaction{keys: map[string]*entry{}, needed: map[string]int{}, told: map[string][]any{}}}
 	for i := range operations {
 		r.operations = append(r.operations, &Operation{
 			Index: i, DryRun: dryRun, of: &r.Transaction, staged: make(chan struct{}, 1), answer: make(chan answer, 1), turn: make(chan struct{}), done: make(chan struct{}),

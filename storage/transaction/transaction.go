@@ -28,6 +28,7 @@ type Transaction struct {
 	mu     sync.Mutex        // guards all below, and what the operations say that it guards
 	keys   map[string]*entry // what becomes of each key
 	needed map[string]int    // how many of the operations that write have a condition on a key
+	told   map[string][]any  // see Tell; by the operations' places
 	bytes  int               // of the values, and of the objects that are kept as they are
 	failed bool              // an operation has failed
 }
@@ -171,6 +172,23 @@ func (o *Operation) Sole(what string) error {
 	}
 	o.sole = what
 	return nil
+}
+
+// Tell leaves something about a subject for the operations after this one, in the place of what the operation has told of it before. It returns what
+// those before this one have told, in order. It's for what a dry run doesn't write. A nil operation hears nothing.
+func (o *Operation) Tell(about string, what any) (before []any) {
+	if o == nil {
+		return nil
+	}
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	all := o.of.told[about]
+	if all == nil {
+		all = make([]any, len(o.of.operations))
+		o.of.told[about] = all
+	}
+	all[o.Index] = what
+	return slices.DeleteFunc(slices.Clone(all[:o.Index]), func(what any) bool { return what == nil })
 }
 
 // Create is storage.Store's, at the end of the transaction.
