@@ -70,7 +70,7 @@ var floors = []floor{
 	}},
 	{"registry/reads", []string{
 		"kubeproto", "registry", "registry/clip", "registry/form", "registry/gotype", "registry/jsontree", "registry/managed", "registry/object",
-		"selectors", "storage", "storage/cacher", "storage/kube", "watchstream",
+		"registry/schema", "selectors", "storage", "storage/cacher", "storage/kube", "watchstream",
 	}},
 	{"registry/writes", []string{
 		"tracing",
@@ -135,7 +135,7 @@ var floors = []floor{
 	{"server/version", nil},
 	{"server/console", nil}, // files of a page
 	{"server/metrics", []string{"audit", "controllers", "fair", "registry", "server/flowcontrol", "server/replica", "storage", "storage/cacher", "storage/etcd"}},
-	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype"}},
+	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/reads", "registry/writes", "registry/form", "registry/gotype", "registry/jsontree"}},
 	{"server", []string{"egress", "tracing", "server/status", "server/wire", "server/guard", "server/flowcontrol", "server/inflight", "server/profile", "server/traffic", "server/health", "server/stack", "server/version", "server/faketime", "server/faults", "server/packed", "server/backups", "server/manifests", "server/bounds", "server/bulk", "server/recheck", "server/resets", "server/negotiation", "server/framing", "server/quiescence", "server/watches", "server/replica", "server/secrets", "server/kubeconfig", "server/markup", "server/console", "server/metrics", "server/discovery", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/transaction", "storage/embedded", "storage/history", "storage/etcd", "storage/snapshot", "storage/remote", "storage/election", "storage/seal", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/clock", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"backup/recording", "client", "selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server/faults", "server"}},
 	{"server/width", nil}, // measures its own process

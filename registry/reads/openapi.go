@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+	registryschema "github.com/apiserver-lite/apiserver-lite/registry/schema"
 )
 
 // Extensions of schemas.
@@ -77,7 +78,7 @@ func (e Reader) openAPI(version openAPIVersion) (root string, schemas map[string
 			return "", nil, err
 		}
 		schemas = maps.Clone(meta)
-		schemas[root] = customSchema(e.structural(), version)
+		schemas[root] = customSchema(e.published(), version)
 	case version == openAPIv2: // in which Kubernetes publishes no defaults
 		for _, s := range schemas {
 			for name, p := range s.Properties {
@@ -87,7 +88,7 @@ func (e Reader) openAPI(version openAPIVersion) (root string, schemas map[string
 		}
 	}
 	schemas[root].AddExtension(groupVersionKind, []any{map[string]any{"group": e.Group, "version": e.Version, "kind": e.Kind}})
-	if fields := e.selectable(); len(fields) > 0 {
+	if fields := e.SelectableFields(); len(fields) > 0 {
 		schemas[root].AddExtension(selectableFields, fields)
 	}
 	return root, schemas, nil
@@ -102,8 +103,17 @@ var metaSchemas = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 // structural returns the definition's schema, and one that says nothing where there is none: for a Go type that has no
 // schema, and for a definition that was stored by a program with other rules.
 func (e Reader) structural() *schema.Structural {
+	return e.structuralOf((*registryschema.Schema).Structural)
+}
+
+// published is structural for the caller alone, who may change it.
+func (e Reader) published() *schema.Structural {
+	return e.structuralOf((*registryschema.Schema).Published)
+}
+
+func (e Reader) structuralOf(get func(*registryschema.Schema) (*schema.Structural, error)) *schema.Structural {
 	if e.Schema != nil {
-		if s, err := e.Schema.Structural(); err == nil {
+		if s, err := get(e.Schema); err == nil {
 			return s
 		}
 	}
@@ -119,7 +129,8 @@ func (e Reader) ModelName() string {
 	return registry.ModelName(e.Group, e.Version, e.Kind)
 }
 
-func (e Reader) selectable() []any {
+// SelectableFields are the fields by which objects can be selected, as OpenAPI's documents say it.
+func (e Reader) SelectableFields() []any {
 	var fields []any
 	for _, label := range e.Fields {
 		if label != registry.NameAlias {
@@ -135,14 +146,31 @@ func customSchema(s *schema.Structural, version openAPIVersion) *spec.Schema {
 	if s == nil || version == openAPIv2 && s.XPreserveUnknownFields {
 		return object
 	}
-	s = s.Unfold()
 	if version == openAPIv2 {
-		s = openapiv2.ToStructuralOpenAPIV2(s)
+		s = openapiv2.ToStructuralOpenAPIV2(s) // which has nothing of what Unfold would add
+	} else {
+		s = s.Unfold()
 	}
 	out := s.ToKubeOpenAPI()
 	addObjectFields(out)
-	addEmbedded(out, version)
+	if hasEmbedded(*out) { // few have, and it copies all
+		addEmbedded(out, version)
+	}
 	return out
+}
+
+// hasEmbedded tells whether there are objects inside an object.
+func hasEmbedded(s spec.Schema) bool {
+	if embedded, _ := s.Extensions.GetBool(embeddedResource); embedded {
+		return true
+	}
+	for _, property := range s.Properties {
+		if hasEmbedded(property) {
+			return true
+		}
+	}
+	return s.Items != nil && s.Items.Schema != nil && hasEmbedded(*s.Items.Schema) ||
+		s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil && hasEmbedded(*s.AdditionalProperties.Schema)
 }
 
 // addObjectFields adds the fields that every object has.

@@ -57,6 +57,11 @@ func (s *Schema) Structural() (*structuralschema.Structural, error) {
 	return f.structural, nil
 }
 
+// Published returns a structural schema of which documents are made. It's made for the caller and kept nowhere, so that a definition which is
+// published and not used takes no memory for it. The caller may change its nodes, but not the lists and values in them, which are the
+// definition's. It's nil for a Schema of nil. The error is Structural's.
+func (s *Schema) Published() (*structuralschema.Structural, error) { return newStructural(s.v1) }
+
 func (s *Schema) compile() (*compiled, error) {
 	return s.compiled.get(func() (*compiled, error) { return newCompiled(s.v1) })
 }

@@ -21,7 +21,8 @@ type compiled struct {
 	defaults   *structuralschema.Structural // what leads to defaults
 }
 
-func newCompiled(v1 *apiextensionsv1.JSONSchemaProps) (*compiled, error) {
+// newStructural makes the structural schema of v1, with which it shares lists and values. Its defaults are its own.
+func newStructural(v1 *apiextensionsv1.JSONSchemaProps) (*structuralschema.Structural, error) {
 	in, err := internal(v1)
 	if err != nil {
 		return nil, err
@@ -30,10 +31,18 @@ func newCompiled(v1 *apiextensionsv1.JSONSchemaProps) (*compiled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema of the definition is not structural: %w", err)
 	}
-	s = s.DeepCopy() // it shares with v1
 	if err := defaulting.PruneDefaults(s); err != nil {
 		return nil, fmt.Errorf("the defaults of the definition can't be pruned: %w", err)
 	}
+	return s, nil
+}
+
+func newCompiled(v1 *apiextensionsv1.JSONSchemaProps) (*compiled, error) {
+	s, err := newStructural(v1)
+	if err != nil {
+		return nil, err
+	}
+	s = s.DeepCopy() // it shares with v1
 	f := &compiled{structural: s, root: newNode(s)}
 	if f.root == nil {
 		f.root = &node{}
