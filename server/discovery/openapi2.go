@@ -12,12 +12,10 @@ import (
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/kube-openapi/pkg/aggregator"
-	"k8s.io/kube-openapi/pkg/schemamutation"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
 )
 
@@ -71,35 +69,57 @@ func (d *Discovery) writeOpenAPI2(to io.Writer, encoding form.Encoding, c *regis
 	if err != nil {
 		return err
 	}
-	info, err := json.Marshal(b.info)
-	if err != nil {
-		return err
-	}
 	maps.Copy(rest, with.paths)
-	head := `{"swagger":"2.0","info":` + string(info) + `,"paths":`
-	if err := writeMembers(to, head, c, b.paths, rest); err != nil {
-		return err
-	}
 	maps.Copy(restDefinitions, with.definitions)
-	if err := writeMembers(to, `,"definitions":`, c, b.definitions, restDefinitions); err != nil {
+	out := stream{to: to}
+	out.open('{')
+	if err := out.members(object{"swagger": "2.0"}); err != nil {
 		return err
 	}
-	none := func(string, []*registry.Endpoint) (object, error) { return nil, nil }
+	if err := out.members(object{"info": b.info}); err != nil {
+		return err
+	}
+	if err := b.section(&out, "paths", b.paths, rest); err != nil {
+		return err
+	}
+	if err := b.section(&out, "definitions", b.definitions, restDefinitions); err != nil {
+		return err
+	}
 	parameters, err := b.parameters()
 	if err != nil {
 		return err
 	}
+	end := maps.Clone(security2) // "parameters" comes before its names
 	if len(parameters) > 0 {
-		if err := writeMembers(to, `,"parameters":`, c, none, parameters); err != nil {
-			return err
-		}
+		end["parameters"] = parameters
 	}
-	end, err := json.Marshal(security2)
-	if err != nil {
+	if err := out.members(end); err != nil {
 		return err
 	}
-	_, err = io.WriteString(to, ","+string(end[1:]))
-	return err
+	out.close('}')
+	return out.end()
+}
+
+// section writes a member of the document: what is made of each group version, and more.
+func (b *building2) section(to *stream, name string, of func(path string, resources []*registry.Endpoint) (object, error), more object) error {
+	to.name(name)
+	to.open('{')
+	for _, g := range b.catalog.Groups {
+		for _, v := range g.Versions {
+			all, err := of(pathOf(g, v), withNone(v.Resources))
+			if err != nil {
+				return err
+			}
+			if err := to.members(all); err != nil {
+				return err
+			}
+		}
+	}
+	if err := to.members(more); err != nil {
+		return err
+	}
+	to.close('}')
+	return nil
 }
 
 // withNone puts nil before resources, for what is about none.
@@ -225,51 +245,11 @@ func newForeign2(c *registry.Catalog, others []*spec.Swagger) (*foreign2, error)
 
 // copySchema returns a schema as one that was read has it.
 func copySchema(schema any) (out spec.Schema, err error) {
-	body, err := json.Marshal(schema)
-	if err == nil {
+	var body text
+	if err = body.any(schema); err == nil {
 		err = json.Unmarshal(body, &out)
 	}
 	return out, err
-}
-
-// writeMembers writes one JSON object with the members that all group versions have, and more.
-func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(path string, resources []*registry.Endpoint) (object, error), more object) error {
-	separator := head + "{"
-	write := func(all object) error {
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			key, _ := json.Marshal(name) // a string always encodes
-			value, err := json.Marshal(all[name])
-			if err != nil {
-				return err
-			}
-			if _, err := io.WriteString(to, separator+string(key)+":"+string(value)); err != nil {
-				return err
-			}
-			separator = ","
-		}
-		return nil
-	}
-	for _, g := range c.Groups {
-		for _, v := range g.Versions {
-			all, err := members(pathOf(g, v), withNone(v.Resources))
-			if err != nil {
-				return err
-			}
-			if err := write(all); err != nil {
-				return err
-			}
-		}
-	}
-	if err := write(more); err != nil {
-		return err
-	}
-	if separator != "," { // there was none
-		if _, err := io.WriteString(to, separator); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(to, "}")
-	return err
 }
 
 // writeProto writes the parts of the document one after the other, a resource each: protobuf takes that for the
@@ -335,8 +315,8 @@ func (b *building2) part(path string, e *registry.Endpoint) (_ []byte, err error
 // proto returns a part of the document as protobuf.
 func (b *building2) proto(part object) ([]byte, error) {
 	part["swagger"], part["info"] = "2.0", b.info
-	body, err := json.Marshal(part)
-	if err != nil {
+	var body text
+	if err := body.any(part); err != nil {
 		return nil, err
 	}
 	if len(body) > maxProto {
@@ -361,9 +341,7 @@ func (b *building2) paths(path string, resources []*registry.Endpoint) (object, 
 			maps.Copy(paths, theirs)
 			continue
 		}
-		if err := rendering2.add(operationsOf(e, namesOf(e, reads.Of(e).ModelName())), b.types, paths); err != nil {
-			return nil, err
-		}
+		rendering2.add(operationsOf(e, namesOf(e, reads.Of(e).ModelName())), paths)
 	}
 	return paths, nil
 }
@@ -380,13 +358,13 @@ func (b *building2) definitions(path string, resources []*registry.Endpoint) (ob
 			kubernetes.addTo(definitions, object{}, theirs, b.seen)
 			continue
 		}
-		_, schemas, err := schemasOf(e, b.types, reads.Reader.OpenAPIV2)
+		_, schemas, err := schemasOf(e, b.types, form2)
 		if err != nil {
 			return nil, err
 		}
 		for name, schema := range schemas {
 			if b.shared.add(name, definitions, object{}, b.seen); !b.seen[name] && definitions[name] == nil {
-				definitions[name] = schema2.WalkSchema(schema)
+				definitions[name] = schema
 			}
 		}
 	}
@@ -397,65 +375,4 @@ func (b *building2) definitions(path string, resources []*registry.Endpoint) (ob
 		}
 	}
 	return definitions, nil
-}
-
-// schema2 brings a schema into the form of version 2. What may be one of several types is what it's as text.
-var schema2 = &schemamutation.Walker{
-	SchemaCallback: func(s *spec.Schema) *spec.Schema {
-		if len(s.OneOf) == 0 && !s.Nullable || len(s.AnyOf)+len(s.AllOf) > 0 {
-			return s
-		}
-		out := *s
-		if len(s.OneOf) > 0 && len(s.Type) == 0 {
-			out.Type = spec.StringOrArray{"string"}
-		}
-		out.OneOf, out.Nullable = nil, false
-		return &out
-	},
-	RefCallback: func(ref *spec.Ref) *spec.Ref {
-		name, ok := strings.CutPrefix(ref.String(), gotype.RefPrefix)
-		if !ok {
-			return ref
-		}
-		out := spec.MustCreateRef(refPrefix2 + name)
-		return &out
-	},
-}
-
-var rendering2 = rendering{operation2, parameters2}
-
-func operation2(op operation, params []parameter) object {
-	list := []object{}
-	if op.takes != "" {
-		body := object{"name": "body", "in": "body", "schema": object{"$ref": refPrefix2 + op.takes}}
-		if !op.optional {
-			body["required"] = true
-		}
-		list = append(list, body)
-	}
-	list = append(list, parameters2(params)...)
-	out := object{
-		"operationId": op.id, "description": op.description, "tags": []string{op.tag()}, "schemes": []string{"https"},
-		"produces": op.answerTypes(), "parameters": list,
-		"responses": op.responses(func(text, schema string) object {
-			return object{"description": text, "schema": object{"$ref": refPrefix2 + schema}}
-		}),
-		"x-kubernetes-action": op.action, "x-kubernetes-group-version-kind": op.gvk(),
-	}
-	if op.consumes != nil {
-		out["consumes"] = op.consumes
-	}
-	return out
-}
-
-func parameters2(params []parameter) []object {
-	list := []object{}
-	for _, p := range params {
-		one := object{"name": p.name, "in": p.in, "description": p.description, "type": p.typ, "uniqueItems": true}
-		if p.required {
-			one["required"] = true
-		}
-		list = append(list, one)
-	}
-	return list
 }

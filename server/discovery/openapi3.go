@@ -1,7 +1,7 @@
 package discovery
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kube-openapi/pkg/builder3/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -41,18 +40,34 @@ var sharedTypes = map[reflect.Type]object{
 }
 
 // schemasOf returns the schemas of an endpoint's objects and lists, and all those that its operations refer to.
-func schemasOf(e *registry.Endpoint, types derived, openAPI func(reads.Reader) (string, map[string]*spec.Schema, error)) (schemaNames, map[string]*spec.Schema, error) {
-	kind, schemas, err := openAPI(reads.Of(e))
-	if err != nil {
-		return schemaNames{}, nil, err
+func schemasOf(e *registry.Endpoint, types derived, f *schemaForm) (schemaNames, map[string]part, error) {
+	all := map[string]part{}
+	add := func(schemas map[string]*spec.Schema) {
+		for name, s := range schemas {
+			all[name] = madeSchema{f, func() (*spec.Schema, error) { return s, nil }}
+		}
+	}
+	of := reads.Of(e)
+	kind := of.ModelName()
+	if e.GoType() {
+		_, schemas, err := f.openAPI(of)
+		if err != nil {
+			return schemaNames{}, nil, err
+		}
+		add(schemas)
+	} else {
+		meta, err := types.of(reflect.TypeFor[metav1.ObjectMeta]())
+		if err != nil {
+			return schemaNames{}, nil, err
+		}
+		add(meta.schemas)
+		all[kind] = madeSchema{f, func() (*spec.Schema, error) {
+			_, schemas, err := f.openAPI(of)
+			return schemas[kind], err
+		}}
 	}
 	names := namesOf(e, kind)
-	schemas[names.list] = listSchema(e, names)
-	// kube-apiserver says of lists, too, by which fields they can be selected.
-	const selectableFields = "x-kubernetes-selectable-fields"
-	if fields, ok := schemas[kind].Extensions[selectableFields]; ok {
-		schemas[names.list].AddExtension(selectableFields, fields)
-	}
+	all[names.list] = madeSchema{f, func() (*spec.Schema, error) { return listSchema(e, names), nil }}
 	for t, gvk := range sharedTypes {
 		if gvk["kind"] == "Scale" && !slices.Contains(e.Subresources, "scale") {
 			continue
@@ -64,9 +79,29 @@ func schemasOf(e *registry.Endpoint, types derived, openAPI func(reads.Reader) (
 		if gvk != nil {
 			shared.schemas[shared.root].AddExtension("x-kubernetes-group-version-kind", []any{gvk})
 		}
-		maps.Copy(schemas, shared.schemas)
+		add(shared.schemas)
 	}
-	return names, schemas, nil
+	return names, all, nil
+}
+
+// derived remembers the schemas of Go types while a document is built.
+type derived map[reflect.Type]derivedSchemas
+
+type derivedSchemas struct {
+	root    string
+	schemas map[string]*spec.Schema
+}
+
+// of is gotype.Of.
+func (d derived) of(t reflect.Type) (derivedSchemas, error) {
+	if known, ok := d[t]; ok {
+		return known, nil
+	}
+	root, schemas, err := gotype.Of(t)
+	if err == nil {
+		d[t] = derivedSchemas{root, schemas}
+	}
+	return d[t], err
 }
 
 func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
@@ -78,7 +113,10 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 		SetProperty("kind", *spec.StringProperty().WithDescription(typeDoc["kind"])).
 		SetProperty("metadata", *spec.RefSchema(gotype.RefPrefix + listMetaSchema).WithDescription(listDoc["metadata"])).
 		SetProperty("items", *items.WithDescription("List of " + e.Plural + ". More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"))
-	s.AddExtension("x-kubernetes-group-version-kind", []any{gvk(e, e.ListKind)})
+	s.AddExtension("x-kubernetes-group-version-kind", []any{object{"group": e.Group, "version": e.Version, "kind": e.ListKind}})
+	if fields := reads.Of(e).SelectableFields(); len(fields) > 0 { // kube-apiserver says it of lists, too
+		s.AddExtension("x-kubernetes-selectable-fields", fields)
+	}
 	return s
 }
 
@@ -97,10 +135,7 @@ func (d *Discovery) writeOpenAPI3(to io.Writer, encoding form.Encoding, path str
 	b := building3{info: d.info(), path: path, kubernetes: kubernetes, shared: sync.OnceValues(archive.shared), types: derived{}, seen: map[string]bool{}}
 	resources := withNone(v.Resources)
 	if encoding != form.Protobuf {
-		body, _, err := b.document(resources)
-		if err == nil {
-			_, err = to.Write(body)
-		}
+		_, err := b.document(to, resources)
 		return err
 	}
 	for _, e := range resources {
@@ -129,8 +164,8 @@ type building3 struct {
 	seen       map[string]bool // schemas that are in a part
 }
 
-// document returns a document of some resources, of which nil is what is about none, and its schemas: those that haven't been seen.
-func (b building3) document(resources []*registry.Endpoint) ([]byte, object, error) {
+// document writes a document of some resources, of which nil is what is about none, and returns its schemas: those that haven't been seen.
+func (b building3) document(to io.Writer, resources []*registry.Endpoint) (object, error) {
 	paths, components := object{}, object{}
 	for _, e := range resources {
 		if theirs := b.kubernetes.of(b.path, e); e == nil || len(theirs) > 0 {
@@ -138,37 +173,49 @@ func (b building3) document(resources []*registry.Endpoint) ([]byte, object, err
 			b.kubernetes.addTo(components, object{}, theirs, b.seen)
 			continue
 		}
-		names, schemas, err := schemasOf(e, b.types, reads.Reader.OpenAPI)
+		names, schemas, err := schemasOf(e, b.types, form3)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		shared, err := b.shared()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for name, schema := range schemas {
 			if shared.add(name, components, object{}, b.seen); components[name] == nil && !b.seen[name] {
-				components[name] = util.WrapRefs(schema)
+				components[name] = schema
 			}
 		}
-		if err := rendering3.add(operationsOf(e, names), b.types, paths); err != nil {
-			return nil, nil, err
+		rendering3.add(operationsOf(e, names), paths)
+	}
+	own := len(b.kubernetes.Paths) > 0
+	out := stream{to: to}
+	out.raw(`{"components":{`)
+	if len(components) > 0 {
+		out.raw(`"schemas":{`)
+		if err := out.members(components); err != nil {
+			return nil, err
+		}
+		out.close('}')
+	}
+	info := definitionsInfo
+	if own {
+		info = b.info
+		if err := out.members(object{"securitySchemes": securitySchemes}); err != nil {
+			return nil, err
 		}
 	}
-	info, members := b.info, object{"securitySchemes": securitySchemes}
-	if len(b.kubernetes.Paths) == 0 {
-		info, members = definitionsInfo, object{}
+	out.close('}')
+	if err := out.members(object{"info": info, "openapi": "3.0.0"}); err != nil {
+		return nil, err
 	}
-	if len(components) > 0 {
-		members["schemas"] = components
+	out.raw(`"paths":{`)
+	if err := out.members(paths); err != nil {
+		return nil, err
 	}
-	body, err := json.Marshal(object{
-		"openapi":    "3.0.0",
-		"info":       info,
-		"paths":      paths,
-		"components": members,
-	})
-	return body, components, err
+	out.close('}')
+	out.close('}')
+	return components, out.end()
 }
 
 // info is what documents of Kubernetes' API say of it.
@@ -188,14 +235,15 @@ const maxProto = 4 << 20
 // part returns a document of one resource, or with nil of what is about none, as protobuf. Its schemas are seen then. After an error they aren't:
 // the next part that refers to them has to bring them.
 func (b building3) part(e *registry.Endpoint) ([]byte, error) {
-	body, schemas, err := b.document([]*registry.Endpoint{e})
+	var body bytes.Buffer
+	schemas, err := b.document(&body, []*registry.Endpoint{e})
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > maxProto {
-		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxProto)
+	if body.Len() > maxProto {
+		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", body.Len(), maxProto)
 	}
-	doc, err := openapi_v3.ParseDocument(body)
+	doc, err := openapi_v3.ParseDocument(body.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -207,49 +255,4 @@ func (b building3) part(e *registry.Endpoint) ([]byte, error) {
 		b.seen[name] = true
 	}
 	return part, nil
-}
-
-// answerTypes are the media types of an operation's answers.
-func (op operation) answerTypes() []string { return []string{mediaJSON, mediaYAML} }
-
-var rendering3 = rendering{operation3, parameters3}
-
-func operation3(op operation, params []parameter) object {
-	content := func(types []string, schema string) object {
-		out := object{}
-		for _, media := range types {
-			out[media] = object{"schema": object{"$ref": gotype.RefPrefix + schema}}
-		}
-		return out
-	}
-	out := object{
-		"operationId": op.id, "description": op.description, "tags": []string{op.tag()},
-		"responses": op.responses(func(text, schema string) object {
-			return object{"description": text, "content": content(op.answerTypes(), schema)}
-		}),
-		"x-kubernetes-action": op.action, "x-kubernetes-group-version-kind": op.gvk(),
-	}
-	if op.takes != "" {
-		body := object{"content": content(op.consumes, op.takes)}
-		if !op.optional {
-			body["required"] = true
-		}
-		out["requestBody"] = body
-	}
-	if len(params) > 0 {
-		out["parameters"] = parameters3(params)
-	}
-	return out
-}
-
-func parameters3(params []parameter) []object {
-	list := []object{}
-	for _, p := range params {
-		one := object{"name": p.name, "in": p.in, "description": p.description, "schema": object{"type": p.typ, "uniqueItems": true}}
-		if p.required {
-			one["required"] = true
-		}
-		list = append(list, one)
-	}
-	return list
 }

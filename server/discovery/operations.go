@@ -2,19 +2,15 @@ package discovery
 
 import (
 	"cmp"
-	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 )
 
 // The media types that operations take and give.
@@ -34,12 +30,12 @@ type operation struct {
 	action      string // "post", "deletecollection"
 	id          string
 	description string
-	options     []reflect.Type // of which the fields are query parameters
-	takes       string         // the name of the body's schema, "" for none
-	consumes    []string       // the media types of the body
-	optional    bool           // the body may be left out
-	gives       string         // the name of the answer's schema
-	codes       []int          // of success
+	options     reflect.Type // of which the fields are query parameters
+	takes       string       // the name of the body's schema, "" for none
+	consumes    []string     // the media types of the body
+	optional    bool         // the body may be left out
+	gives       string       // the name of the answer's schema
+	codes       []int        // of success
 }
 
 // action is what can be done with a path.
@@ -47,7 +43,7 @@ type action struct {
 	name, verb string // in OpenAPI, and in discovery
 	prefix     string // of the operation's id
 	method     string
-	options    []reflect.Type
+	options    reflect.Type
 	codes      []int
 }
 
@@ -63,15 +59,15 @@ var (
 // The actions on collections, on objects and on subresources, in the order of their methods.
 var (
 	collectionActions = []action{
-		{"list", "list", "list", "get", []reflect.Type{listOptions}, []int{200}},
-		{"post", "create", "create", "post", []reflect.Type{createOptions}, []int{200, 201, 202}},
-		{"deletecollection", "deletecollection", "deletecollection", "delete", []reflect.Type{listOptions}, []int{200}},
+		{"list", "list", "list", "get", listOptions, []int{200}},
+		{"post", "create", "create", "post", createOptions, []int{200, 201, 202}},
+		{"deletecollection", "deletecollection", "deletecollection", "delete", listOptions, []int{200}},
 	}
 	objectActions = []action{
-		{"get", "get", "read", "get", []reflect.Type{getOptions}, []int{200}},
-		{"put", "update", "replace", "put", []reflect.Type{updateOptions}, []int{200, 201}},
-		{"delete", "delete", "delete", "delete", []reflect.Type{deleteOptions}, []int{200, 202}},
-		{"patch", "patch", "patch", "patch", []reflect.Type{patchOptions}, []int{200}},
+		{"get", "get", "read", "get", getOptions, []int{200}},
+		{"put", "update", "replace", "put", updateOptions, []int{200, 201}},
+		{"delete", "delete", "delete", "delete", deleteOptions, []int{200, 202}},
+		{"patch", "patch", "patch", "patch", patchOptions, []int{200}},
 	}
 )
 
@@ -213,120 +209,4 @@ func identifier(s string, capital bool) string {
 func (op operation) tag() string {
 	group := cmp.Or(op.endpoint.Group, "core")
 	return lowerIdentifier(strings.TrimSuffix(group, ".k8s.io")) + "_" + lowerIdentifier(op.endpoint.Version)
-}
-
-func (op operation) gvk() object { return gvk(op.endpoint, op.endpoint.Kind) }
-
-func gvk(e *registry.Endpoint, kind string) object {
-	return object{"group": e.Group, "version": e.Version, "kind": kind}
-}
-
-// parameter is one in the path or in the query.
-type parameter struct {
-	name, in, description string
-	typ                   string
-	required              bool
-}
-
-// derived remembers the schemas of Go types while a document is built.
-type derived map[reflect.Type]derivedSchemas
-
-type derivedSchemas struct {
-	root    string
-	schemas map[string]*spec.Schema
-}
-
-// of is gotype.Of.
-func (d derived) of(t reflect.Type) (derivedSchemas, error) {
-	if known, ok := d[t]; ok {
-		return known, nil
-	}
-	root, schemas, err := gotype.Of(t)
-	if err == nil {
-		d[t] = derivedSchemas{root, schemas}
-	}
-	return d[t], err
-}
-
-// parameters returns those of the path and the query.
-func (op operation) parameters(types derived) ([]parameter, error) {
-	all := []parameter{{name: "pretty", in: "query", typ: "string",
-		description: "If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget)."}}
-	if strings.Contains(op.path, "{name}") {
-		all = append(all, parameter{name: "name", in: "path", typ: "string", required: true, description: "name of the " + op.endpoint.Kind})
-	}
-	if strings.Contains(op.path, "{namespace}") {
-		all = append(all, parameter{name: "namespace", in: "path", typ: "string", required: true,
-			description: "object name and auth scope, such as for teams and projects"})
-	}
-	for _, t := range op.options {
-		options, err := types.of(t)
-		if err != nil {
-			return nil, err
-		}
-		for name, property := range options.schemas[options.root].Properties {
-			known := slices.ContainsFunc(all, func(p parameter) bool { return p.name == name })
-			if known || slices.Contains(unpublished, name) || property.Ref.String() != "" {
-				continue
-			}
-			p := parameter{name: name, in: "query", typ: property.Type[0], description: property.Description}
-			if p.typ == "array" {
-				p.typ = "string" // each of them
-			}
-			all = append(all, p)
-		}
-	}
-	slices.SortFunc(all, func(a, b parameter) int { return strings.Compare(a.name, b.name) })
-	return all, nil
-}
-
-// rendering is how a version of OpenAPI says what an operation is, and what its parameters or those of a path are.
-type rendering struct {
-	operation  func(operation, []parameter) object
-	parameters func([]parameter) []object
-}
-
-// add adds operations of whole paths to a document. Parameters that all operations of a path have are the path's.
-func (r rendering) add(operations []operation, types derived, paths object) error {
-	type located struct {
-		path string
-		parameter
-	}
-	params, has, methods := make([][]parameter, len(operations)), map[located]int{}, map[string]int{}
-	for i, op := range operations {
-		var err error
-		if params[i], err = op.parameters(types); err != nil {
-			return err
-		}
-		methods[op.path]++
-		for _, p := range params[i] {
-			has[located{op.path, p}]++
-		}
-	}
-	for i, op := range operations {
-		item, _ := paths[op.path].(object)
-		if item == nil {
-			item = object{}
-			paths[op.path] = item
-		}
-		var common, own []parameter
-		for _, p := range params[i] {
-			if has[located{op.path, p}] == methods[op.path] {
-				common = append(common, p)
-			} else {
-				own = append(own, p)
-			}
-		}
-		item["parameters"], item[op.method] = r.parameters(common), r.operation(op, own)
-	}
-	return nil
-}
-
-// responses has an entry for each code, which what makes from the text.
-func (op operation) responses(what func(text, schema string) object) object {
-	out := object{"401": object{"description": "Unauthorized"}}
-	for _, code := range op.codes {
-		out[strconv.Itoa(code)] = what(http.StatusText(code), op.gives)
-	}
-	return out
 }
