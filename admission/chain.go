@@ -146,7 +146,7 @@ func (c *Chain) Validate(ctx context.Context, r *request) (registry.Verdict, err
 // shown has plug-ins asked about what the request's path shows: at the subresource scale that's a Scale. What they make of
 // it goes into the object.
 func (c *Chain) shown(r *request, ask func(*request) (registry.Verdict, error)) (said registry.Verdict, err error) {
-	e := c.registry.Catalog().Endpoints[r.Resource]
+	e := c.registry.Catalog().Endpoint(r.Resource)
 	if r.Subresource != "scale" || e == nil {
 		return ask(r)
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +24,6 @@ type Catalog struct {
 	Groups []Group // the core group ("") first, then by name
 	Hash   string  // changes whenever the content does: discovery's ETag
 
-	Endpoints map[runtimeschema.GroupVersionResource]*Endpoint
 	resources []*Resource // all whose objects are stored, also those without a served version
 
 	prefixesOnce sync.Once
@@ -42,71 +40,132 @@ type Group struct {
 type Version struct {
 	Name      string
 	Resources []*Endpoint // by plural
+	digests   []byte      // theirs
+	sum       [32]byte    // of these
 }
 
 // newCatalog arranges the endpoints of all resources.
-func newCatalog(resources []*Resource) *Catalog {
-	empty := &Catalog{Endpoints: map[runtimeschema.GroupVersionResource]*Endpoint{}}
-	return empty.with(nil, resources)
+func newCatalog(resources []*Resource) *Catalog { return (&Catalog{}).with(nil, resources) }
+
+// edit is an endpoint that comes to its path, or nil for one that goes.
+type edit struct {
+	path runtimeschema.GroupVersionResource
+	to   *Endpoint
 }
 
-// with returns the catalog without some of its resources, and with others: what it costs to change one of thousands is hardly more than a copy.
+// with returns the catalog without some of its resources, and with others. It shares with it the versions that stay as they are, and of the
+// others what is between the changes is copied and not looked at: there may be thousands.
 func (c *Catalog) with(gone, come []*Resource) *Catalog {
-	next := &Catalog{Endpoints: maps.Clone(c.Endpoints)}
+	next := &Catalog{Groups: slices.Clone(c.Groups), resources: slices.Clone(c.resources)}
+	changed := map[runtimeschema.GroupVersionResource]*Endpoint{}
 	left := make(map[*Resource]bool, len(gone))
 	for _, r := range gone {
 		left[r] = true
 		for _, e := range r.endpoints {
-			delete(next.Endpoints, e.Path())
+			changed[e.Path()] = nil
 		}
 	}
-	next.resources = slices.DeleteFunc(slices.Clone(c.resources), func(r *Resource) bool { return left[r] })
-	var more []*Endpoint
+	if len(left) > 0 {
+		next.resources = slices.DeleteFunc(next.resources, func(r *Resource) bool { return left[r] })
+	}
 	for _, r := range come {
 		if !r.Answered {
 			next.resources = append(next.resources, r)
 		}
 		for _, e := range r.endpoints {
-			next.Endpoints[e.Path()] = e
-			more = append(more, e)
+			changed[e.Path()] = e
 		}
 	}
-	slices.SortFunc(more, compareEndpoints)
+	var edits []edit
+	for path, e := range changed {
+		edits = append(edits, edit{path, e})
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return strings.Compare(a.path.Resource, b.path.Resource) })
+	of := map[runtimeschema.GroupVersion][]edit{}
+	for _, e := range edits {
+		of[e.path.GroupVersion()] = append(of[e.path.GroupVersion()], e)
+	}
+	for version, edits := range of {
+		next.edit(version, edits)
+	}
 	sum := sha256.New()
-	put := func(e *Endpoint) {
-		next.place(e)
-		sum.Write(e.Digest[:])
-	}
-	for e := range c.endpoints() {
-		if left[e.Res] {
-			continue
+	for _, g := range next.Groups {
+		for _, v := range g.Versions {
+			sum.Write(v.sum[:])
 		}
-		for len(more) > 0 && compareEndpoints(more[0], e) < 0 {
-			put(more[0])
-			more = more[1:]
-		}
-		put(e)
-	}
-	for _, e := range more {
-		put(e)
 	}
 	next.Hash = hex.EncodeToString(sum.Sum(nil))
 	return next
 }
 
-// endpoints yields all that is served, in the order of compareEndpoints.
-func (c *Catalog) endpoints() iter.Seq[*Endpoint] {
-	return func(yield func(*Endpoint) bool) {
-		for _, g := range c.Groups {
-			for _, v := range g.Versions {
-				for _, e := range v.Resources {
-					if !yield(e) {
-						return
-					}
-				}
-			}
+// edit changes a version, by plural.
+func (c *Catalog) edit(of runtimeschema.GroupVersion, edits []edit) {
+	i, found := c.group(of.Group)
+	if !found {
+		c.Groups = slices.Insert(c.Groups, i, Group{Name: of.Group})
+	}
+	versions := slices.Clone(c.Groups[i].Versions)
+	j, found := slices.BinarySearchFunc(versions, of.Version, func(v Version, name string) int { return compareVersions(v.Name, name) })
+	if !found {
+		versions = slices.Insert(versions, j, Version{Name: of.Version})
+	}
+	if versions[j] = versions[j].with(edits); len(versions[j].Resources) == 0 {
+		versions = slices.Delete(versions, j, j+1)
+	}
+	if c.Groups[i].Versions = versions; len(versions) == 0 {
+		c.Groups = slices.Delete(c.Groups, i, i+1)
+	}
+}
+
+func (v Version) with(edits []edit) Version {
+	size := len(v.Resources) + len(edits)
+	next := Version{Name: v.Name, Resources: make([]*Endpoint, 0, size), digests: make([]byte, 0, size*sha256.Size)}
+	keep := func(from, to int) {
+		next.Resources = append(next.Resources, v.Resources[from:to]...)
+		next.digests = append(next.digests, v.digests[from*sha256.Size:to*sha256.Size]...)
+	}
+	done := 0
+	for _, e := range edits {
+		i, found := v.find(e.path.Resource)
+		keep(done, i)
+		if done = i; found {
+			done++
+		}
+		if e.to != nil {
+			next.Resources = append(next.Resources, e.to)
+			next.digests = append(next.digests, e.to.Digest[:]...)
 		}
 	}
+	keep(done, len(v.Resources))
+	next.sum = sha256.Sum256(next.digests)
+	return next
+}
+
+// find returns where a plural is, or would be.
+func (v Version) find(plural string) (at int, found bool) {
+	return slices.BinarySearchFunc(v.Resources, plural, func(e *Endpoint, name string) int { return strings.Compare(e.Plural, name) })
+}
+
+// group returns where a group is, or would be.
+func (c *Catalog) group(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(c.Groups, name, func(g Group, name string) int { return strings.Compare(g.Name, name) })
+}
+
+// Endpoint returns what is served at a path; nil if nothing is.
+func (c *Catalog) Endpoint(of runtimeschema.GroupVersionResource) *Endpoint {
+	i, found := c.group(of.Group)
+	if !found {
+		return nil
+	}
+	for _, v := range c.Groups[i].Versions {
+		if v.Name != of.Version {
+			continue
+		}
+		if at, found := v.find(of.Resource); found {
+			return v.Resources[at]
+		}
+	}
+	return nil
 }
 
 // Preferred returns a resource in the preferred version in which it's served, or nil.
@@ -139,7 +198,7 @@ func (r *Registry) Named(ctx context.Context, name string) (*Endpoint, error) {
 		if e := served.Preferred(of); e != nil {
 			return e, nil
 		}
-		if e := served.Endpoints[missing]; e != nil {
+		if e := served.Endpoint(missing); e != nil {
 			return e, nil
 		}
 		if _, err := r.Lookup(ctx, missing); err != nil && !errors.Is(err, ErrNotServed) { // it may be of a new definition
@@ -178,28 +237,12 @@ func (c *Catalog) Cached(of runtimeschema.GroupResource, namespace, name string)
 	}
 }
 
-// compareEndpoints orders by group, version (the preferred first) and plural.
-func compareEndpoints(a, b *Endpoint) int {
-	if n := strings.Compare(a.Group, b.Group); n != 0 {
-		return n
+// compareVersions orders the preferred first.
+func compareVersions(a, b string) int {
+	if a == b {
+		return 0
 	}
-	if a.Version != b.Version {
-		return -version.CompareKubeAwareVersionStrings(a.Version, b.Version)
-	}
-	return strings.Compare(a.Plural, b.Plural)
-}
-
-// place puts the next endpoint, in the order of compareEndpoints, where it belongs.
-func (c *Catalog) place(e *Endpoint) {
-	if n := len(c.Groups); n == 0 || c.Groups[n-1].Name != e.Group {
-		c.Groups = append(c.Groups, Group{Name: e.Group})
-	}
-	g := &c.Groups[len(c.Groups)-1]
-	if n := len(g.Versions); n == 0 || g.Versions[n-1].Name != e.Version {
-		g.Versions = append(g.Versions, Version{Name: e.Version})
-	}
-	v := &g.Versions[len(g.Versions)-1]
-	v.Resources = append(v.Resources, e)
+	return -version.CompareKubeAwareVersionStrings(a, b)
 }
 
 // storageVersionHash returns kube-apiserver's hash of the kind in which objects are stored. Clients compare it, to notice

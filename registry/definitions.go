@@ -35,9 +35,11 @@ type definitions struct {
 	// It's a channel, because waiting for it must end with the request. It's never closed.
 	writing chan struct{}
 
-	mu     sync.Mutex             // guards known, restored and closed, and replacing the catalog
+	mu     sync.Mutex             // guards known, claims, seen, restored and closed, and replacing the catalog
 	closed bool                   // nothing is served any more: the catalog stays as it is
-	known  map[string]*definition // by name
+	known  map[string]*definition // by name; know and forget change it
+	claims claims                 // their names
+	seen   []*kube.Object         // what the last rebuild found of those that are usable, in the order of keys
 	// restored has the revisions up to which objects may be in another form than their definition's because a reset
 	// brought them back, and only those that are higher than the definition's own.
 	restored map[storage.Prefix]storage.Revision
@@ -56,7 +58,7 @@ type definition struct {
 }
 
 func newDefinitions(r *Registry) *definitions {
-	d := &definitions{registry: r, writing: make(chan struct{}, 1), known: map[string]*definition{}, restored: map[storage.Prefix]storage.Revision{}}
+	d := &definitions{registry: r, writing: make(chan struct{}, 1), known: map[string]*definition{}, claims: claims{}, restored: map[storage.Prefix]storage.Revision{}}
 	t := typeOf(r, Definition[crd.Definition]{
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
@@ -151,11 +153,13 @@ func (d *definitions) take(taken *crd.Names, obj *crd.Definition) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, other := range d.known {
-		if name != obj.Name && other.object.Spec.Group == obj.Spec.Group {
-			taken.Take(other.object.Status.AcceptedNames)
+	eachClaim(obj.Spec.Group, obj.Spec.Names, func(of claim) {
+		for _, name := range d.claims[of] {
+			if name != obj.Name {
+				taken.Take(d.known[name].object.Status.AcceptedNames)
+			}
 		}
-	}
+	})
 }
 
 // refresh brings the catalog up to date if the cache has another state of one definition. A definition's name is that of
@@ -201,8 +205,16 @@ func (d *definitions) rebuild() (unusable []broken) {
 	var come, gone []*Resource
 	var ended []*Resource // those of the gone whose watches end
 	stored := d.res.Cache.Snapshot()
-	usable := 0
+	var same objectRun
+	if len(d.restored) == 0 {
+		same = d.seen
+	}
+	d.seen = make([]*kube.Object, 0, len(d.seen)+1)
 	for o := range stored.All(string(d.res.Prefix)) {
+		if same.passes(o) { // most are as they were
+			d.seen = append(d.seen, o)
+			continue
+		}
 		old := d.known[o.Name()]
 		fresh, ends, err := d.renew(o, old)
 		switch {
@@ -218,9 +230,9 @@ func (d *definitions) rebuild() (unusable []broken) {
 		if ends {
 			ended = append(ended, old.res)
 		}
-		usable++
+		d.seen = append(d.seen, o)
 	}
-	if usable < len(d.known) {
+	if len(d.seen) < len(d.known) {
 		left := d.leave(stored)
 		gone, ended = append(gone, left...), append(ended, left...)
 	}
@@ -244,7 +256,7 @@ func (d *definitions) leave(stored *cacher.Snapshot) (left []*Resource) {
 			continue
 		}
 		left = append(left, old.res)
-		delete(d.known, name)
+		d.forget(name)
 		delete(d.restored, old.res.Prefix)
 		if !d.shadowed(old.res) {
 			old.res.Cache.SetFields(nil)
@@ -270,7 +282,7 @@ func (d *definitions) renew(o *kube.Object, old *definition) (fresh, ends bool, 
 	if !d.shadowed(next.res) {
 		next.res.indexFields()
 	}
-	d.known[o.Name()] = next
+	d.know(o.Name(), next)
 	return true, old != nil && (outdated || !sameDefinition(old.object, next.object)), nil
 }
 

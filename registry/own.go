@@ -39,7 +39,7 @@ func (c *Catalog) GroupKind(group, kind string) *Endpoint {
 
 // find returns the endpoint of a kind of stored objects in the first of a group's versions that will do; nil if there is none.
 func (c *Catalog) find(group, kind string, do func(version string) bool) *Endpoint {
-	i, found := slices.BinarySearchFunc(c.Groups, group, func(g Group, name string) int { return strings.Compare(g.Name, name) })
+	i, found := c.group(group)
 	if !found {
 		return nil
 	}

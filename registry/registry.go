@@ -185,7 +185,7 @@ func (r *Registry) Catalog() *Catalog {
 // stored by now. So the Status 404 that it returns is never about the past. Other errors are those of storage, as a
 // Status.
 func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (*Endpoint, error) {
-	if e := r.Catalog().Endpoints[of]; e != nil {
+	if e := r.Catalog().Endpoint(of); e != nil {
 		return e, nil
 	}
 	if r.Shared && (IsFresh(ctx) || Presumes(ctx)) {
@@ -194,7 +194,7 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 		return nil, (&Endpoint{Names: Names{Group: of.Group, Plural: of.Resource}}).Fail("", err)
 	}
 	r.Definitions.refresh(of.GroupResource())
-	if e := r.Catalog().Endpoints[of]; e != nil {
+	if e := r.Catalog().Endpoint(of); e != nil {
 		return e, nil
 	}
 	if r.explain != nil {

@@ -51,7 +51,7 @@ func PathOf(a *registry.Attributes, c *registry.Catalog) *Path {
 		kind = scaleKind
 	}
 	p.Places = []Place{{a.Resource, kind}}
-	e := c.Endpoints[a.Resource]
+	e := c.Endpoint(a.Resource)
 	if e == nil {
 		return p
 	}

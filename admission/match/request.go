@@ -130,7 +130,7 @@ func (q *Request) convert(ctx context.Context, from, to Place, obj *unstructured
 		return obj, nil
 	}
 	c := q.registry.Catalog()
-	source, target := c.Endpoints[from.Resource], c.Endpoints[to.Resource]
+	source, target := c.Endpoint(from.Resource), c.Endpoint(to.Resource)
 	if source == nil || target == nil { // a version has gone since
 		return obj, nil
 	}

@@ -33,7 +33,7 @@ type merger func(obj *unstructured.Unstructured, configuration map[string]any) (
 
 // patched returns an object at a place as a patcher makes it, with its defaults; nil if nothing is changed.
 func (c *changes) patched(at match.Place, obj *unstructured.Unstructured, m mutation, v ref.Val) (*unstructured.Unstructured, error) {
-	e := c.config.Registry.Catalog().Endpoints[at.Resource]
+	e := c.config.Registry.Catalog().Endpoint(at.Resource)
 	if e == nil {
 		return nil, fmt.Errorf("resource kind %s not found", at.Kind)
 	}

@@ -133,7 +133,7 @@ func (m *Mutating) apply(ctx context.Context, q *match.Request, c candidate, pat
 		return false, err
 	}
 	next := &unstructured.Unstructured{}
-	if e := m.Registry.Catalog().Endpoints[at.Resource]; e != nil && at.Kind == e.SubresourceKind("") {
+	if e := m.Registry.Catalog().Endpoint(at.Resource); e != nil && at.Kind == e.SubresourceKind("") {
 		next, err = reads.Of(e).ReadPatched(patched)
 	} else {
 		next.Object, err = object.ParseTree(patched)

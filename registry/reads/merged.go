@@ -61,7 +61,7 @@ func servedParts(ctx context.Context, parts []Part) (resets int64, served []Part
 		if resets, e, err = p.Res.Registry.BetweenResets(ctx, p.Endpoint); err != nil {
 			return 0, nil, err
 		}
-		if e = p.Res.Registry.Catalog().Endpoints[e.Path()]; e == nil || p.Namespace != "" && !e.Namespaced {
+		if e = p.Res.Registry.Catalog().Endpoint(e.Path()); e == nil || p.Namespace != "" && !e.Namespaced {
 			return 0, nil, registry.ErrNotServed
 		}
 		served[i] = Part{Of(e), p.Request}
@@ -72,7 +72,7 @@ func servedParts(ctx context.Context, parts []Part) (resets int64, served []Part
 // stillServed tells whether the parts are served as they are.
 func stillServed(parts []Part) bool {
 	for _, p := range parts {
-		if now := p.Res.Registry.Catalog().Endpoints[p.Path()]; now == nil || now.View != p.View {
+		if now := p.Res.Registry.Catalog().Endpoint(p.Path()); now == nil || now.View != p.View {
 			return false
 		}
 	}

@@ -91,7 +91,7 @@ func (e Reader) watch(ctx context.Context, r *registry.Request) (*cacher.Cursor,
 		return nil, watchstream.Options{}, inStream(e.Failed(registry.Subject{Watched: true, Revision: opts.revision}, err))
 	}
 	// A definition that changed since the lookup has ended its watches already: this one would stay.
-	if now := e.Res.Registry.Catalog().Endpoints[e.Path()]; now == nil || now.View != e.View {
+	if now := e.Res.Registry.Catalog().Endpoint(e.Path()); now == nil || now.View != e.View {
 		cursor.Close()
 		if now == nil {
 			return nil, watchstream.Options{}, registry.ErrNotServed

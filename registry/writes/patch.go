@@ -367,7 +367,7 @@ func (w *write) refusePatched(body []byte, cause error) error {
 // unknownIn returns what nobody knows of an object in a version that the definition doesn't have: all but its metadata.
 func (w *write) unknownIn(tree map[string]any, apiVersion string) (unknown []error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil || gv.Group != w.Group || w.Res.Registry.Catalog().Endpoints[gv.WithResource(w.Plural)] != nil {
+	if err != nil || gv.Group != w.Group || w.Res.Registry.Catalog().Endpoint(gv.WithResource(w.Plural)) != nil {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(tree)) {

@@ -189,7 +189,7 @@ func PlaceOf(served *registry.Catalog, apiVersion, kind string) Place {
 		return Place{e.Path(), e.Namespaced}
 	}
 	usual, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
-	e := served.Endpoints[usual] // of a kind that isn't stored, perhaps
+	e := served.Endpoint(usual) // of a kind that isn't stored, perhaps
 	return Place{usual, e == nil || e.Namespaced}
 }
 
