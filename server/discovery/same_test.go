@@ -75,7 +75,7 @@ func catalogOf(set builtin.Set, definitions ...*registry.Endpoint) *registry.Cat
 	builtin.Register(r, builtin.Options{Set: set})
 	registry.Register(r, registry.Definition[gadget]{Group: "go.example.com", Version: "v1", Kind: "Gadget", Status: true})
 	builtins := r.Catalog()
-	c := &registry.Catalog{Groups: slices.Clone(builtins.Groups), Endpoints: maps.Clone(builtins.Endpoints)}
+	c := &registry.Catalog{Groups: slices.Clone(builtins.Groups)}
 	if len(definitions) > 0 {
 		c.Groups = append(c.Groups, registry.Group{Name: "things.example.com", Versions: []registry.Version{{Name: "v1", Resources: definitions}}})
 	}
