@@ -36,14 +36,18 @@ func definitions(f *flag.FlagSet) measure {
 			}
 		}
 		after := b.settled()
+		document, err := d.document()
+		if err != nil {
+			return err
+		}
 		for i := range *used {
 			if err := d.use(*count + i); err != nil {
 				return err
 			}
 		}
-		b.report(pairs{"kind", *file, "n", *count}, pairs{"post_p50_ms", percentile(d.posts, 50), "post_p99_ms", percentile(d.posts, 99),
+		b.report(pairs{"kind", *file, "n", *count}, append(pairs{"post_p50_ms", percentile(d.posts, 50), "post_p99_ms", percentile(d.posts, 99),
 			"first_object_p50_ms", percentile(d.firsts, 50), "refused_first_objects", d.refused,
-			"before_mb", before, "after_mb", after, "kb_each", (after - before) * 1024 / float64(*count)})
+			"before_mb", before, "after_mb", after, "kb_each", (after - before) * 1024 / float64(*count)}, document...))
 		if !b.restarts() {
 			return nil
 		}
@@ -59,6 +63,18 @@ func definitions(f *flag.FlagSet) measure {
 			"ms_each", (with - without) / float64(*count+*used), "unserved_when_ready", missing, "after_mb", b.settled()})
 		return nil
 	}
+}
+
+// document asks for OpenAPI's document of all definitions for the first time, and returns what that costs.
+func (b *bench) document() (pairs, error) {
+	b.resetPeak()
+	end := b.begin()
+	text, err := b.expect("GET", "/openapi/v2", "", nil, 200)
+	if err != nil {
+		return nil, err
+	}
+	wall, cpu := end()
+	return pairs{"openapi_ms", wall * 1000, "openapi_cpu_ms", cpu * 1000, "openapi_peak_mb", b.peak(), "openapi_mb", float64(len(text)) / (1 << 20)}, nil
 }
 
 // starts restarts the server and returns the median of how long that took, in milliseconds; 0 if it can't.

@@ -81,7 +81,7 @@ func scenarios() []scenario {
 		{"restart", "from the process's start to ready, with many objects: after a stop and after a kill", "--objects 200 --n 2", restarted, restartable},
 		{"resume", "a watch from before many events, after a restart: time to the first and to the last", "--events 200", resume, restartable},
 		{"storm", "a restart under many watches, which all come back at once", "--clients 50", storm, restartable},
-		{"definitions", "what a definition costs: time, memory, and time to start again", "--n 5 --starts 1", definitions, running},
+		{"definitions", "what a definition costs: time, memory, OpenAPI's document of all, and time to start again", "--n 5 --starts 1", definitions, running},
 		{"client", "package client: its calls, Follow and a cache, through cuts and a restart; what they give is checked", "--updates 200", goClient, running},
 		{"memory", "resident memory of many objects, and the most while they are listed", "--objects 200 --clients 2", memory, running},
 		{"growth", "a create, a get, a list of 1,000, an event and a start, with more and more objects there", "--sizes 1100,1200 --n 20 --lists 2 --watches 3", growth, running},

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"hash/maphash"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -24,23 +25,29 @@ func eachClaim(group string, names apiextensionsv1.CustomResourceDefinitionNames
 	visit(claim{group, true, names.ListKind})
 }
 
-// claims says which definitions have been given a name, by the names of the definitions: so that a new one isn't compared with thousands.
-type claims map[claim][]string
+// claims says which definitions may have been given a name, so that a new one isn't compared with thousands. It knows names by their hashes,
+// which take less memory: who asks compares the names themselves.
+type claims map[uint64][]*definition
+
+var claimSeed = maphash.MakeSeed()
+
+func (c claim) hash() uint64 { return maphash.Comparable(claimSeed, c) }
 
 func (c claims) add(d *definition) {
 	eachClaim(d.object.Spec.Group, d.object.Status.AcceptedNames, func(of claim) {
-		if of.name != "" && !slices.Contains(c[of], d.object.Name) {
-			c[of] = append(c[of], d.object.Name)
+		if at := of.hash(); of.name != "" && !slices.Contains(c[at], d) {
+			c[at] = append(c[at], d)
 		}
 	})
 }
 
 func (c claims) remove(d *definition) {
 	eachClaim(d.object.Spec.Group, d.object.Status.AcceptedNames, func(of claim) {
-		if left := slices.DeleteFunc(c[of], func(name string) bool { return name == d.object.Name }); len(left) > 0 {
-			c[of] = left
+		at := of.hash()
+		if left := slices.DeleteFunc(c[at], func(other *definition) bool { return other == d }); len(left) > 0 {
+			c[at] = left
 		} else {
-			delete(c, of)
+			delete(c, at)
 		}
 	})
 }

@@ -154,9 +154,9 @@ func (d *definitions) take(taken *crd.Names, obj *crd.Definition) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	eachClaim(obj.Spec.Group, obj.Spec.Names, func(of claim) {
-		for _, name := range d.claims[of] {
-			if name != obj.Name {
-				taken.Take(d.known[name].object.Status.AcceptedNames)
+		for _, other := range d.claims[of.hash()] {
+			if other.object.Name != obj.Name && other.object.Spec.Group == obj.Spec.Group {
+				taken.Take(other.object.Status.AcceptedNames)
 			}
 		}
 	})
