@@ -92,21 +92,15 @@ func (r *Reader) DecodeEvent(e *mvccpb.Event) storage.Change {
 	if e.Type == mvccpb.Event_DELETE {
 		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
 	}
-	return r.Transformed(ChangeOf(e.Kv))
-}
-
-// ChangeOf returns a write to a key in our form, with what it holds now as it's stored. Its value shares kv's bytes. What it held before is known of one
-// that was created by the write.
-func ChangeOf(kv *mvccpb.KeyValue) storage.Change {
-	c := storage.Change{KeyValue: KeyValueOf(kv)}
-	if kv.Version == 1 {
-		c.Before = nothing
+	c := r.Decode(e.Kv)
+	if e.Kv.Version == 1 {
+		c.Before = Nothing
 	}
 	return c
 }
 
-// nothing is what a key holds before it's created. Nobody changes it.
-var nothing = &storage.KeyValue{}
+// Nothing is what a key held before it was created: the Before of a Change whose key has its first version. Nobody changes it.
+var Nothing = &storage.KeyValue{}
 
 // KeyValueOf returns a key's state in our form. Its value shares kv's bytes.
 func KeyValueOf(kv *mvccpb.KeyValue) storage.KeyValue {
