@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A Directory is a data directory with etcd's files. The caller holds its lock, and etcd doesn't run on it.
@@ -207,11 +209,13 @@ func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error
 		return 0, 0, err
 	}
 	defer unmap()
-	if err := sealOf(d).compare(db); err != nil {
-		return 0, 0, err
-	}
+	var sealed errgroup.Group // it takes longer than the tree
+	sealed.Go(func() (err error) {
+		defer catchFaults(db.name, &err)()
+		return sealOf(d).compare(db)
+	})
 	index, err = db.walk()
-	return index, db.meta.bytes(), err
+	return index, db.meta.bytes(), cmp.Or(sealed.Wait(), err)
 }
 
 // Database says whether the file of a database is whole: its pages, and the order of its keys. What comes after the pages doesn't count. The

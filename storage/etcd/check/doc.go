@@ -34,7 +34,7 @@
 //
 // # Goroutines, locks, bounds
 //
-// There are no goroutines and no locks. Files are mapped and read in place; what is allocated is a byte per page of the
+// Open has one goroutine, which compares the database with the seal beside the walk, and which it waits for. There are no locks. Files are mapped and read in place; what is allocated is a byte per page of the
 // database, four per sealChunk, and at most one WAL file to blank a torn end. A record has at most maxRecordBytes.
 // Sealing ends after sealTime.
 package check
