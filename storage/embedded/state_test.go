@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -196,6 +197,46 @@ func FuzzEntry(f *testing.F) {
 		}
 		if err == nil && (!bytes.Equal(got.key, want.Key) || !bytes.Equal(got.value, want.Value) || got.version != uint64(want.Version)) {
 			t.Fatalf("it's %+v, want %v", got, &want)
+		}
+	})
+}
+
+// BenchmarkState reads 20,000 objects of 1 KB: in the order of their keys, and in that of etcd's file.
+func BenchmarkState(b *testing.B) {
+	const objects = 20_000
+	e, err := etcd.Open(b.Context(), etcd.Options{Ephemeral: true, DataDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	s, err := New(e.Client, e.Local)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	var at storage.Revision
+	for i := range objects {
+		if at, err = s.Create(b.Context(), fmt.Sprintf("%sexample.com/widgets/default/w%06d", storage.Root, i*7919%objects), bytes.Repeat([]byte("x"), 1024)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	e.Local.Backend().ForceCommit()
+	b.Run("List", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			n := 0
+			if _, err := s.List(b.Context(), storage.Range{Prefix: storage.Root}, at, func(storage.Change) error { n++; return nil }); err != nil || n != objects {
+				b.Fatal(n, err)
+			}
+		}
+	})
+	b.Run("State", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var n atomic.Int64
+			if err := s.State(b.Context(), at, func(part []storage.Change) { n.Add(int64(len(part))) }); err != nil || n.Load() != objects {
+				b.Fatal(n.Load(), err)
+			}
 		}
 	})
 }
