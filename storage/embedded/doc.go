@@ -15,7 +15,7 @@
 // whoever waits for it can give up. Etcd has locks around its database that it holds for a whole defragmentation. A Barrier, Follow
 // from the tail, and the figures take none of them. Everything that reads the database does, and waits however long that takes.
 // Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time. State (state.go) has a transaction
-// of the database as it is when State begins, which holds up no write: the file keeps meanwhile what is replaced.
+// of the database as it is when State has taken that lock, which holds up no write: the file keeps meanwhile what is replaced.
 //
 // Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List; in State
 // statePart objects for each processor, and the keys that were written more than once.

@@ -28,11 +28,22 @@ const (
 	stateRevisions = 1024
 )
 
-// State implements storage.Whole.
+// snapshotTx returns a transaction that has what the database has now, and holds nobody up, and the backend that it's of. Like readTx it begins anew
+// if a raft snapshot has replaced the backend.
+func (s *Store) snapshotTx() (backend.ReadTx, backend.Backend) {
+	for {
+		be := s.local.Backend()
+		tx := be.ConcurrentReadTx() // until RUnlock
+		if s.local.Backend() == be {
+			return tx, be
+		}
+		tx.RUnlock()
+	}
+}
+
+// State implements storage.Whole. It waits for the locks of etcd's database.
 func (s *Store) State(ctx context.Context, at storage.Revision, fn func([]storage.Change)) error {
-	be := s.local.Backend()
-	tx := be.ConcurrentReadTx() // what others write meanwhile isn't in it, and it holds nobody up
-	tx.RLock()
+	tx, be := s.snapshotTx()
 	defer tx.RUnlock()
 	w := stateWalk{tx: tx, at: at, later: map[string]bool{}}
 	work, working := errgroup.WithContext(ctx)
