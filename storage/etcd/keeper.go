@@ -60,11 +60,6 @@ func (k *keeper) run(ctx context.Context) {
 			k.pin()
 			done <- k.keepHistory(ctx)
 			continue
-		case <-k.room.low:
-			if _, err := k.guardDisk(ctx); err != nil {
-				return // ctx has ended
-			}
-			continue
 		case <-ticker.C:
 		}
 		k.database.look()

@@ -48,8 +48,8 @@ const (
 //
 // Space is allocated for one chunk of writes at a time: in the database, in the WAL's last file, and in its next two
 // (etcd makes one of them ahead; room makes the other, and etcd then uses what it finds). The writer that finds the
-// chunk used up allocates the next one, so no allocation can be late. The writer that has used half of it wakes the keeper, which
-// allocates the next one meanwhile. The keeper looks by itself too, so that an idle server notices a full disk.
+// chunk used up allocates the next one, so no allocation can be late. The keeper does the same, so that an idle server
+// notices a full disk.
 //
 // For an ephemeral store nothing is allocated, as that would take memory where temporary files are kept in memory.
 // There, only the disk's free space counts.
@@ -63,9 +63,8 @@ type room struct {
 
 	underWay *semaphore.Weighted // chunk bytes: writes that etcd hasn't answered yet
 
-	left   atomic.Int64  // bytes that may be let in before the next allocation
-	low    chan struct{} // has an element when half of the chunk is used, for the keeper. Never closed
-	looked atomic.Int64  // nanoseconds from began to the last look at the disk
+	left   atomic.Int64 // bytes that may be let in before the next allocation
+	looked atomic.Int64 // nanoseconds from began to the last look at the disk
 	began  time.Time
 	state  atomic.Pointer[roomState]
 
@@ -92,9 +91,7 @@ type roomState struct {
 }
 
 func newRoom(d *dataDir, db *database, log *slog.Logger) (*room, error) {
-	r := &room{
-		dir: d, db: db, log: log, chunk: roomChunk, every: lookInterval, began: time.Now(), lock: semaphore.NewWeighted(1), low: make(chan struct{}, 1),
-	}
+	r := &room{dir: d, db: db, log: log, chunk: roomChunk, every: lookInterval, began: time.Now(), lock: semaphore.NewWeighted(1)}
 	if d.ephemeral {
 		r.every = lookIntervalEphemeral
 	}
@@ -149,12 +146,7 @@ func (r *room) enter(ctx context.Context, cost int64, kind kv.Kind) error {
 		r.underWay.Release(cost)
 		return kv.Full{Reason: err}
 	}
-	if left := r.left.Add(-cost); left < r.chunk/2 && left+cost >= r.chunk/2 {
-		select {
-		case r.low <- struct{}{}:
-		default:
-		}
-	}
+	r.left.Add(-cost)
 	return nil
 }
 
@@ -241,7 +233,6 @@ func (r *room) rewrite(ctx context.Context, f func() error) error {
 
 // allocate allocates the next chunk in the files that it will go to; lock must be held.
 func (r *room) allocate() error {
-	before := r.left.Load() // what is let in from here on is the next chunk's
 	if !r.dir.ephemeral {
 		if time.Since(r.allocation.began) < commitInterval {
 			r.db.commit() // without it, the database's size lacks the writes that were let in last
@@ -257,7 +248,7 @@ func (r *room) allocate() error {
 		}
 		r.allocation.began = time.Now()
 	}
-	r.left.Add(r.chunk - before)
+	r.left.Store(r.chunk)
 	return nil
 }
 

@@ -123,40 +123,6 @@ func TestRoomHolds(t *testing.T) {
 	}
 }
 
-// TestNextChunkIsAhead: who uses the first half of a chunk wakes the keeper, which allocates the next one before anybody has to wait for it.
-func TestNextChunkIsAhead(t *testing.T) {
-	s := openTest(t, Options{DataDir: t.TempDir()})
-	s.haltKeeper()
-	room := s.keeper.room
-	if _, err := room.look(t.Context(), room.chunk+1); err != nil {
-		t.Fatal(err)
-	}
-	enter := func(bytes int64) {
-		t.Helper()
-		if err := room.enter(t.Context(), bytes, kv.Puts); err != nil {
-			t.Fatal(err)
-		}
-		room.leave(bytes)
-	}
-	for len(room.low) > 0 {
-		<-room.low
-	}
-	enter(room.chunk / 2)
-	if len(room.low) != 0 {
-		t.Error("the keeper is woken when half of the chunk is left")
-	}
-	enter(1)
-	if len(room.low) != 1 {
-		t.Error("the keeper isn't woken when less than half of the chunk is left")
-	}
-	if _, err := s.keeper.guardDisk(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if left := room.left.Load(); left != room.chunk {
-		t.Errorf("%d bytes may be written before the next allocation, want %d", left, room.chunk)
-	}
-}
-
 func statDiskFree(t *testing.T, dir string) int64 {
 	t.Helper()
 	disk, err := statDisk(dir)
