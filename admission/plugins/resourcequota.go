@@ -63,22 +63,21 @@ func charged(a *registry.Attributes) bool {
 
 // Validate charges an object. A pod's own update is charged if it makes the pod count otherwise.
 func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
-	if of := r.Resource.GroupResource(); of == quota.Pods && r.Operation == registry.Update && r.Subresource == "" && !quota.Recounts(r.Object, r.Old) {
-		return pass, nil
+	var charges []charge
+	if of := r.Resource.GroupResource(); of != quota.Pods || r.Operation != registry.Update || r.Subresource != "" || quota.Recounts(r.Object, r.Old) {
+		if charges, err = q.charges(r); err != nil {
+			return registry.Refuse(err), nil
+		}
 	}
-	charges, err := q.charges(r)
-	if err != nil {
-		return registry.Refuse(err), nil
+	if r.DryRun {
+		if err := addEarlier(ctx, charges); err != nil {
+			return pass, err
+		}
 	}
 	if len(charges) == 0 {
 		return pass, nil
 	}
 	for _, c := range charges { // before any of them is charged
-		if r.DryRun { // what operations before this one would take isn't written anywhere
-			for _, taken := range transaction.Of(ctx).Tell("quota "+string(c.quota.UID), c.usage) {
-				charge{usage: taken.(quota.Usage)}.add(c.quota, false)
-			}
-		}
 		if err := c.check(c.quota); err != nil {
 			return registry.Refuse(err), nil
 		}
@@ -100,6 +99,22 @@ func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry
 		return said, err
 	}
 	return pass, nil
+}
+
+// addEarlier adds to the quotas of a dry run's charges what the operations before this one would take of them, which isn't written anywhere, and tells
+// those after it what this one would. An operation that is judged again tells it anew. The error is that of waiting for the operation's turn.
+func addEarlier(ctx context.Context, charges []charge) error {
+	before, err := transaction.Of(ctx).Tell("quota", charges)
+	for _, told := range before {
+		for _, taken := range told.([]charge) {
+			for _, c := range charges {
+				if c.quota.UID == taken.quota.UID {
+					taken.add(c.quota, false)
+				}
+			}
+		}
+	}
+	return err
 }
 
 // charge is what an object takes of a quota.

@@ -89,7 +89,7 @@ type Set struct {
 }
 
 // maxWatches is how many watches may be open. Those of HTTP/1.1 are bounded as connections; one connection of HTTP/2
-// can have thousands. One that waits takes about 17 KiB there, half of which is its goroutine's stack: this many take some 2.2 GiB.
+// can have thousands, and what one takes there docs/performance.md says.
 const maxWatches = 1 << 17
 
 // Share is how many times what it leaves free one user or address may have of the watches: three quarters of all, as an

@@ -93,13 +93,13 @@ func (r *Reader) DecodeEvent(e *mvccpb.Event) storage.Change {
 		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
 	}
 	c := r.Decode(e.Kv)
-	if e.Kv.Version == 1 {
+	if e.Kv.CreateRevision == e.Kv.ModRevision {
 		c.Before = Nothing
 	}
 	return c
 }
 
-// Nothing is what a key held before it was created: the Before of a Change whose key has its first version. Nobody changes it.
+// Nothing is what a key held before it was created: the Before of a Change that creates its key. Nobody changes it.
 var Nothing = &storage.KeyValue{}
 
 // KeyValueOf returns a key's state in our form. Its value shares kv's bytes.

@@ -175,10 +175,13 @@ func (o *Operation) Sole(what string) error {
 }
 
 // Tell leaves something about a subject for the operations after this one, in the place of what the operation has told of it before. It returns what
-// those before this one have told, in order. It's for what a dry run doesn't write. A nil operation hears nothing.
-func (o *Operation) Tell(about string, what any) (before []any) {
+// those before this one have told, in order. It's for what a dry run doesn't write. The error is InTurn's. A nil operation hears nothing.
+func (o *Operation) Tell(about string, what any) (before []any, err error) {
 	if o == nil {
-		return nil
+		return nil, nil
+	}
+	if err := o.InTurn(); err != nil {
+		return nil, err
 	}
 	o.of.mu.Lock()
 	defer o.of.mu.Unlock()
@@ -188,7 +191,7 @@ func (o *Operation) Tell(about string, what any) (before []any) {
 		o.of.told[about] = all
 	}
 	all[o.Index] = what
-	return slices.DeleteFunc(slices.Clone(all[:o.Index]), func(what any) bool { return what == nil })
+	return slices.DeleteFunc(slices.Clone(all[:o.Index]), func(what any) bool { return what == nil }), nil
 }
 
 // Create is storage.Store's, at the end of the transaction.
