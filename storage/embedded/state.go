@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"runtime"
 	"slices"
 
@@ -93,11 +95,7 @@ type stateWalk struct {
 
 // run calls fn with each key below storage.Root as it was, one at a time. The values are the transaction's.
 func (w *stateWalk) run(ctx context.Context, fn func(storage.Change)) error {
-	first, _ := w.tx.UnsafeRange(schema.Key, mvcc.RevToBytes(mvcc.Revision{Main: 1}, mvcc.NewRevBytes()), revisionKey(w.at+1), 1)
-	if len(first) == 0 {
-		return nil
-	}
-	oldest := storage.Revision(mvcc.BytesToBucketKey(first[0]).Main)
+	oldest := w.oldest()
 	for end := w.at + 1; end > 0 && end > oldest; end -= stateRevisions {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,6 +112,21 @@ func (w *stateWalk) run(ctx context.Context, fn func(storage.Change)) error {
 		}
 	}
 	return nil
+}
+
+// oldest returns the first revision that the index has; one after all others if it has none. It's the first one of the file or of etcd's buffer, which has the
+// newest, and may have what the file has by now. A range with a limit is answered from the buffer first, and a walk begins with what only the file has.
+func (w *stateWalk) oldest() storage.Revision {
+	first := storage.Revision(math.MaxInt64)
+	see := func(key, _ []byte) error {
+		first = min(first, storage.Revision(mvcc.BytesToBucketKey(key).Main))
+		return io.EOF // one is enough
+	}
+	_ = w.tx.UnsafeForEach(schema.Key, see)
+	if keys, _ := w.tx.UnsafeRange(schema.Key, revisionKey(0), revisionKey(w.at+1), 1); len(keys) > 0 {
+		_ = see(keys[0], nil)
+	}
+	return first
 }
 
 // backwards returns the places of keys, the last one first and each key once. What comes from etcd's buffer follows what comes from its file, and after

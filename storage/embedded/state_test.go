@@ -120,6 +120,42 @@ func TestState(t *testing.T) {
 	}
 }
 
+// TestStateOfManyRevisions: a state has what was written long before what etcd has in its buffer.
+func TestStateOfManyRevisions(t *testing.T) {
+	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	s, err := New(e.Client, e.Local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const keys = 3*stateRevisions + 100
+	var last storage.Revision
+	write := func(i int) {
+		t.Helper()
+		if last, err = s.Create(t.Context(), fmt.Sprint(storage.Root, "core/configmaps/default/", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range keys {
+		write(i)
+	}
+	for i := range 20 {
+		e.Local.Backend().ForceCommit()
+		write(keys + i) // into the buffer
+		var n atomic.Int64
+		if err := s.State(t.Context(), last, func(changes []storage.Change) { n.Add(int64(len(changes))) }); err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(keys + i + 1); n.Load() != want {
+			t.Errorf("the state has %d keys, want %d", n.Load(), want)
+		}
+	}
+}
+
 // TestStateThatIsGone: what a state can't be read of is told as a list tells it.
 func TestStateThatIsGone(t *testing.T) {
 	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
