@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -237,12 +238,9 @@ func (c *Catalog) Cached(of runtimeschema.GroupResource, namespace, name string)
 	}
 }
 
-// compareVersions orders the preferred first.
+// compareVersions orders the preferred first. Kubernetes' order takes v1 and v01 for the same.
 func compareVersions(a, b string) int {
-	if a == b {
-		return 0
-	}
-	return -version.CompareKubeAwareVersionStrings(a, b)
+	return cmp.Or(-version.CompareKubeAwareVersionStrings(a, b), strings.Compare(a, b))
 }
 
 // storageVersionHash returns kube-apiserver's hash of the kind in which objects are stored. Clients compare it, to notice

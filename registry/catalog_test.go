@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,7 +26,7 @@ func resourceOf(group, plural string, generation int, versions ...string) *Resou
 // TestCatalogChanges: a catalog that was changed is the one that is made of its resources.
 func TestCatalogChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	versions := []string{"v1", "v2", "v1beta1", "v1alpha1", "v10", "odd"}
+	versions := []string{"v1", "v2", "v1beta1", "v1alpha1", "v10", "v01", "odd"}
 	served, c := map[string]*Resource{}, newCatalog(nil)
 	for i := range 500 {
 		var gone, come []*Resource
@@ -62,7 +63,7 @@ func checkCatalog(t *testing.T, c *Catalog, served map[string]*Resource) {
 	slices.SortFunc(want, func(a, b *Endpoint) int {
 		byVersion := 0
 		if a.Version != b.Version {
-			byVersion = -version.CompareKubeAwareVersionStrings(a.Version, b.Version)
+			byVersion = cmp.Or(-version.CompareKubeAwareVersionStrings(a.Version, b.Version), strings.Compare(a.Version, b.Version)) // v1 and v01
 		}
 		return cmp.Or(cmp.Compare(a.Group, b.Group), byVersion, cmp.Compare(a.Plural, b.Plural))
 	})
