@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +31,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
 	"github.com/apiserver-lite/apiserver-lite/internal/exit"
 	"github.com/apiserver-lite/apiserver-lite/server"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // envPrefix begins the name of the environment variable of a flag: APISERVER_LITE_DATA_DIR for --data-dir.
@@ -117,9 +115,6 @@ func setGlobals(log *slog.Logger) {
 func serve(ctx context.Context, s *server.Server, log *slog.Logger, out io.Writer) error {
 	s.Telemetry.Profiling.Sample()
 	s.Log, s.Metrics, s.FreeMemory = log, prometheus.DefaultGatherer, debug.FreeOSMemory
-	if !s.Data.Ephemeral && etcd.DatabaseBytes(cmp.Or(s.Data.Dir, server.DefaultDataDir)) >= leastHeap {
-		collectLess()
-	}
 	if err := s.Start(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return nil // told to stop before it was ready

@@ -22,8 +22,7 @@ const (
 )
 
 // collectLess sets when the garbage collector runs, unless GOGC says when. It's called when the server is ready: one that does nothing
-// stays as small as it started. One that starts over a database of at least leastHeap doesn't, so there it's called before: Go would
-// collect at 4 MiB, at 8, at 16 and so on, and find each time that most is in use.
+// stays as small as it started.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		collecting.Do(func() { afterEach(&cycle{percent: unset}) })

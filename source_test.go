@@ -20,7 +20,6 @@ var etcdsLocks = map[string][]string{
 		"storage/etcd/database.go",    // the door: it publishes what others need
 		"storage/etcd/raise.go",       // a migration's, before anybody uses the store
 		"storage/embedded/changes.go", // reads of history, which say that they wait
-		"storage/embedded/state.go",   // as above
 	},
 	"Defragment": {"storage/etcd/database.go"},
 	"Defrag":     nil,

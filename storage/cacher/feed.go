@@ -156,19 +156,28 @@ const scanPart = 256
 // feed lists when everybody waits for it. An object that the caches have as it's read is theirs, so what is listed anew takes memory for what has
 // changed since.
 func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefix][]listed, error) {
-	read := f.inOrder
-	if whole, ok := f.cacher.store.(storage.Whole); ok {
-		read = whole.State
-	}
-	var mu sync.Mutex // guards parts
 	var parts []*listPart
-	err := read(ctx, at, func(changes []storage.Change) {
+	var part []storage.Change
+	var work errgroup.Group
+	work.SetLimit(runtime.GOMAXPROCS(0)) // Go waits, so that no more is read than is being scanned
+	scan := func() {
 		s := &listPart{}
-		s.scan(f.cacher, changes)
-		mu.Lock()
-		defer mu.Unlock()
 		parts = append(parts, s)
+		changes := part
+		work.Go(func() error {
+			s.scan(f.cacher, changes)
+			return nil
+		})
+		part = make([]storage.Change, 0, scanPart)
+	}
+	_, err := f.cacher.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
+		if part = append(part, kv); len(part) == scanPart {
+			scan()
+		}
+		return nil
 	})
+	scan()
+	work.Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -178,33 +187,7 @@ func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefi
 			objects[s.of[i]] = append(objects[s.of[i]], o)
 		}
 	}
-	for _, of := range objects {
-		sortByKey(of)
-	}
 	return objects, nil
-}
-
-// inOrder does what storage.Whole.State does with a store that lists only.
-func (f *feed) inOrder(ctx context.Context, at storage.Revision, fn func([]storage.Change)) error {
-	var work errgroup.Group
-	work.SetLimit(runtime.GOMAXPROCS(0)) // Go waits, so that no more is read than is being worked on
-	var part []storage.Change
-	hand := func() {
-		changes := part
-		work.Go(func() error {
-			fn(changes)
-			return nil
-		})
-		part = make([]storage.Change, 0, scanPart)
-	}
-	_, err := f.cacher.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
-		if part = append(part, kv); len(part) == scanPart {
-			hand()
-		}
-		return nil
-	})
-	hand()
-	return errors.Join(err, work.Wait())
 }
 
 // listPart is some objects of a list, and the resource that each is of.

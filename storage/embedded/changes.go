@@ -1,16 +1,17 @@
 package embedded
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
 	"runtime"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/pkg/v3/traceutil"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
@@ -142,18 +143,14 @@ func (s *Store) entries(st storage.Stretch) (page []storage.Change, left int) {
 
 // decodeEntry makes a change of an entry of the index, without its revision.
 func (s *Store) decodeEntry(key, value []byte) storage.Change {
-	e, err := entryOf(value)
-	switch {
-	case err != nil:
+	var stored mvccpb.KeyValue
+	if err := proto.Unmarshal(value, &stored); err != nil {
 		return storage.Change{Err: fmt.Errorf("decode revision %d: %w", mvcc.BytesToRev(key).Main, err)}
-	case mvcc.IsTombstone(key):
-		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.key)}, Deleted: true}
 	}
-	c := storage.Change{KeyValue: storage.KeyValue{Key: string(e.key), Value: bytes.Clone(e.value)}}
-	if e.version == 1 {
-		c.Before = kv.Nothing
+	if mvcc.IsTombstone(key) {
+		return storage.Change{KeyValue: storage.KeyValue{Key: string(stored.Key)}, Deleted: true}
 	}
-	return c
+	return kv.ChangeOf(&stored)
 }
 
 // Window implements storage.Store. It waits for the locks of etcd's database.

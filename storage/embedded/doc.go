@@ -7,16 +7,13 @@
 // another member replaces etcd's database, with writes that no watch announces. Then the tail begins a new watch, and Follow
 // reads the index.
 //
-// Goroutines: one that begins the new watch after such a snapshot. Close waits for it. Those that copy and decode what State reads, as many as
-// there are processors, for which it waits.
+// Goroutines: one that begins the new watch after such a snapshot. Close waits for it.
 //
 // Locks: tail.lock guards the tail's watch. It's taken before etcd's locks and never after. It's held while a watch begins after
 // a snapshot that came from another member, which waits for the locks of etcd's database. So it's no mutex but a channel:
 // whoever waits for it can give up. Etcd has locks around its database that it holds for a whole defragmentation. A Barrier, Follow
 // from the tail, and the figures take none of them. Everything that reads the database does, and waits however long that takes.
-// Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time. State (state.go) has a transaction
-// of the database as it is when State has taken that lock, which holds up no write: the file keeps meanwhile what is replaced.
+// Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time.
 //
-// Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List; in State
-// statePart objects for each processor, and the keys that were written more than once.
+// Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List.
 package embedded

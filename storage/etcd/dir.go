@@ -372,15 +372,6 @@ func (d *dataDir) writeFile(name string, data []byte) error {
 	return os.Rename(tmp, d.file(name))
 }
 
-// DatabaseBytes is the size of the database's file in a data directory, 0 if there's none.
-func DatabaseBytes(dir string) int64 {
-	info, err := os.Stat((&dataDir{path: dir}).files().Database())
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)

@@ -92,15 +92,21 @@ func (r *Reader) DecodeEvent(e *mvccpb.Event) storage.Change {
 	if e.Type == mvccpb.Event_DELETE {
 		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
 	}
-	c := r.Decode(e.Kv)
-	if e.Kv.CreateRevision == e.Kv.ModRevision {
-		c.Before = Nothing
+	return r.Transformed(ChangeOf(e.Kv))
+}
+
+// ChangeOf returns a write to a key in our form, with what it holds now as it's stored. Its value shares kv's bytes. What it held before is known of one
+// that was created by the write.
+func ChangeOf(kv *mvccpb.KeyValue) storage.Change {
+	c := storage.Change{KeyValue: KeyValueOf(kv)}
+	if kv.CreateRevision == kv.ModRevision {
+		c.Before = nothing
 	}
 	return c
 }
 
-// Nothing is what a key held before it was created: the Before of a Change that creates its key. Nobody changes it.
-var Nothing = &storage.KeyValue{}
+// nothing is what a key holds before it's created. Nobody changes it.
+var nothing = &storage.KeyValue{}
 
 // KeyValueOf returns a key's state in our form. Its value shares kv's bytes.
 func KeyValueOf(kv *mvccpb.KeyValue) storage.KeyValue {
