@@ -232,6 +232,7 @@ func TestUndoRefused(t *testing.T) {
 	}
 	// The rules of today count: a policy that came later refuses what it was.
 	do(t, s, http.MethodPatch, "/api/v1/namespaces/closed/resourcequotas/q", `{"spec":{"hard":{"configmaps":"5"}}}`)
+	s.Quiescent() // until then the old limit counts
 	closed := "/api/v1/namespaces/closed/configmaps"
 	for _, name := range []string{"a", "b", "c"} {
 		s.PostYAML(closed, "{metadata: {name: "+name+"}}")
