@@ -23,21 +23,7 @@ func crowd(f *flag.FlagSet) measure {
 	streams := f.Int("streams", 1000, "watches on a connection")
 	events := f.Int("events", 5, "events that come to all, one after the other has come")
 	return func(ctx context.Context, b *bench) error {
-		all, err := integers(*counts)
-		if err != nil {
-			return err
-		}
-		for i, n := range all {
-			if i > 0 && b.restarts() {
-				if _, err := b.restart(ctx); err != nil {
-					return err
-				}
-			}
-			if err := b.crowdOf(n, *streams, *events); err != nil {
-				return fmt.Errorf("%d watches: %w", n, err)
-			}
-		}
-		return nil
+		return b.eachAnew(ctx, *counts, func(n int) error { return b.crowdOf(n, *streams, *events) })
 	}
 }
 

@@ -136,21 +136,12 @@ func (b *bench) primed() (kind, int64, error) {
 	return k, from, err
 }
 
-// idle restarts the server before each case, if it can, so that none profits from what the last one left.
+// idle has watches that have nothing to tell.
 func idle(f *flag.FlagSet) measure {
 	counts := f.String("watches", "1000,5000", "numbers of watches")
 	merged := f.Bool("merged", false, "each watch is of three kinds on one stream")
 	return func(ctx context.Context, b *bench) error {
-		all, err := integers(*counts)
-		if err != nil {
-			return err
-		}
-		for i, n := range all {
-			if i > 0 && b.restarts() {
-				if _, err := b.restart(ctx); err != nil {
-					return err
-				}
-			}
+		return b.eachAnew(ctx, *counts, func(n int) error {
 			k, from, err := b.primed()
 			if err != nil {
 				return err
@@ -167,9 +158,28 @@ func idle(f *flag.FlagSet) measure {
 			after := b.settled()
 			closeAll(watches)
 			b.report(pairs{"watches", n}, pairs{"before_mb", before, "after_mb", after, "kb_per_watch", (after - before) * 1024 / float64(n)})
-		}
-		return nil
+			return nil
+		})
 	}
+}
+
+// eachAnew measures a case for each of some numbers. The server is restarted between two, if it can be, so that none profits from what the last one left.
+func (b *bench) eachAnew(ctx context.Context, counts string, measure func(n int) error) error {
+	all, err := integers(counts)
+	if err != nil {
+		return err
+	}
+	for i, n := range all {
+		if i > 0 && b.restarts() {
+			if _, err := b.restart(ctx); err != nil {
+				return err
+			}
+		}
+		if err := measure(n); err != nil {
+			return fmt.Errorf("%d: %w", n, err)
+		}
+	}
+	return nil
 }
 
 // slow compares runs with and without watchers that never read.
