@@ -134,20 +134,33 @@ func (r *room) enter(ctx context.Context, cost int64, kind kv.Kind) error {
 	if err := r.underWay.Acquire(ctx, cost); err != nil {
 		return err
 	}
-	s := r.state.Load()
-	if s.refused() || r.stale() || r.left.Load() < cost {
-		var err error
-		if s, err = r.look(ctx, cost); err != nil {
+	for {
+		s := r.state.Load()
+		if s.refused() || r.stale() || r.left.Load() < cost {
+			var err error
+			if s, err = r.look(ctx, cost); err != nil {
+				r.underWay.Release(cost)
+				return err
+			}
+		}
+		if err := s.refusal(kind); err != nil {
 			r.underWay.Release(cost)
-			return err
+			return kv.Full{Reason: err}
+		}
+		if r.take(cost) {
+			return nil
 		}
 	}
-	if err := s.refusal(kind); err != nil {
-		r.underWay.Release(cost)
-		return kv.Full{Reason: err}
+}
+
+// take takes what a write costs from what may be let in. It's false if so much isn't left, because others were first.
+func (r *room) take(cost int64) bool {
+	for left := r.left.Load(); left >= cost; left = r.left.Load() {
+		if r.left.CompareAndSwap(left, left-cost) {
+			return true
+		}
 	}
-	r.left.Add(-cost)
-	return nil
+	return false
 }
 
 func (r *room) leave(cost int64) { r.underWay.Release(cost) }

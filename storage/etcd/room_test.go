@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
@@ -167,6 +169,33 @@ func TestRoomStates(t *testing.T) {
 			t.Errorf("%s: health: %v", tt.name, s.Health())
 		}
 	}
+}
+
+// Writers that come at once are let in for what was allocated, and for no more than that.
+func TestRoomLetsInWhatIsAllocated(t *testing.T) {
+	const cost = 100
+	r := &room{
+		dir: &dataDir{ephemeral: true}, chunk: cost + 1, every: time.Hour, began: time.Now(),
+		lock: semaphore.NewWeighted(1), underWay: semaphore.NewWeighted(8 * cost),
+		disk: func() (diskSpace, error) { return diskSpace{total: 1 << 40, free: 1 << 40}, nil },
+	}
+	r.state.Store(&roomState{})
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			for range 20_000 {
+				if err := r.enter(t.Context(), cost, kv.Puts); err != nil {
+					t.Error(err)
+					return
+				}
+				if left := r.left.Load(); left < 0 {
+					t.Errorf("%d bytes more were let in than were allocated", -left)
+				}
+				r.leave(cost)
+			}
+		})
+	}
+	writers.Wait()
 }
 
 // What room adds to a write.
