@@ -470,3 +470,37 @@ func fieldOf(value any, path []string) string {
 	}
 	return ""
 }
+
+// An apply that is sent again changes nothing, at whatever time: what the server makes of it, as it did before, counts, and not how it was written.
+func TestApplyAgainLater(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.FakeClock, func(s *server.Server) { s.API.Builtin = builtin.All })
+	s.PostYAML(definitionsPath, widgets)
+	const controllers = "/api/v1/namespaces/default/replicationcontrollers/"
+	controller := func(metadata, cpu string) string {
+		return `{"apiVersion":"v1","kind":"ReplicationController","metadata":{` + metadata + `},"spec":{"selector":{"a":"b"},"template":{"metadata":{"labels":{"a":"b"}},
+			"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":` + cpu + `}}}]}}}}`
+	}
+	for _, tc := range []struct{ name, path, body string }{
+		{"as it's stored", controllers + "a", controller(`"name":"a"`, `"500m"`)},
+		{"a quantity in another form", controllers + "b", controller(`"name":"b"`, `"0.5"`)},
+		{"a number for a quantity", controllers + "c", controller(`"name":"c"`, `1`)},
+		{"a generation", controllers + "d", controller(`"name":"d","generation":7`, `"1"`)},
+		{"what a custom resource's schema doesn't have", "/apis/example.com/v1/namespaces/default/widgets/a", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"unknown":1}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			apply := func() string {
+				r, answer := s.Do(http.MethodPatch, tc.path+"?fieldManager=one", tc.body, "Content-Type", "application/apply-patch+yaml")
+				if r.StatusCode >= 300 {
+					t.Fatalf("%s %s", r.Status, answer)
+				}
+				return answer
+			}
+			first := apply()
+			s.Advance(time.Hour)
+			if again := apply(); again != first {
+				t.Errorf("it changed\n%s\ninto\n%s", first, again)
+			}
+		})
+	}
+}

@@ -71,11 +71,17 @@ func help(cmd *cobra.Command, _ []string) {
 	} else {
 		b.WriteString(cmd.Short + "\n")
 	}
+	width := 0
+	for _, word := range cmd.Commands() {
+		if !word.Hidden {
+			width = max(width, len(word.Name()))
+		}
+	}
 	for _, group := range cmd.Groups() {
 		b.WriteString("\n" + group.Title + ":\n")
 		for _, word := range cmd.Commands() {
 			if word.GroupID == group.ID && !word.Hidden {
-				fmt.Fprintf(&b, "  %-12s%s\n", word.Name(), word.Short)
+				fmt.Fprintf(&b, "  %-*s  %s\n", width, word.Name(), word.Short)
 			}
 		}
 	}
