@@ -221,7 +221,7 @@ func (r *Rule) validate() (errs field.ErrorList) {
 		}
 	}
 	if r.kind() == "" {
-		errs = append(errs, field.Required(nil, "exactly one of status, delay, cut, watch and stale says what happens"))
+		errs = append(errs, field.Required(field.NewPath("status"), "exactly one of status, delay, cut, watch and stale says what happens"))
 	}
 	errs = append(errs, r.Status.validate(field.NewPath("status"))...)
 	errs = append(errs, r.Delay.validate(field.NewPath("delay"))...)

@@ -232,7 +232,7 @@ func TestRefusals(t *testing.T) {
 		{"two rules", "PUT /a", `{} {}`, 400, "something follows it"},
 		{"an unknown field", "PUT /a", `{"time": 1}`, 400, `unknown field \"time\"`},
 		{"too long", "PUT /a", `{"match": {"names": ["` + strings.Repeat("x", 20<<10) + `"]}}`, 413, "at most 16384 bytes"},
-		{"no fault", "PUT /a", `{"times": 1}`, 422, "exactly one of status, delay, cut, watch and stale"},
+		{"no fault", "PUT /a", `{"times": 1}`, 422, "status: Required value: exactly one of status, delay, cut, watch and stale"},
 		{"two faults", "PUT /a", `{"times": 1, "cut": "before", "stale": {"versions": 1}}`, 422, "exactly one of"},
 		{"everything for ever", "PUT /a", `{"status": {"code": 503}}`, 422, "until: Required value: a rule about every request"},
 		{"everything for ever in other words", "PUT /a", `{"match": {"verbs": ["*"], "cel": "true"}, "rate": 1, "every": 1, "status": {"code": 503}}`, 422, "until: Required value"},
