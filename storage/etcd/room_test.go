@@ -175,7 +175,7 @@ func TestRoomStates(t *testing.T) {
 func TestRoomLetsInWhatIsAllocated(t *testing.T) {
 	const cost = 100
 	r := &room{
-		dir: &dataDir{ephemeral: true}, chunk: cost + 1, every: time.Hour, began: time.Now(),
+		dir: &dataDir{ephemeral: true}, chunk: cost, every: time.Hour, began: time.Now(),
 		lock: semaphore.NewWeighted(1), underWay: semaphore.NewWeighted(8 * cost),
 		disk: func() (diskSpace, error) { return diskSpace{total: 1 << 40, free: 1 << 40}, nil },
 	}
