@@ -225,7 +225,9 @@ func (e *Endpoint) expired(about Subject, err error) error {
 			"between the time the first chunk was returned and now may show up in the list.")
 		status.ErrStatus.Continue = Token{Version: TokenVersion, Revision: newest, Start: about.Token.Start}.String()
 		return status
-	case about.Revision > 0:
+	case about.Revision > 0 && about.Revision < oldest:
+		return apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old. History reaches back to %d.", oldest))
+	case about.Revision > 0: // etcd has compacted it, and the cache hasn't heard of it yet
 		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	}
 	return apierrors.NewResourceExpired(err.Error())

@@ -238,27 +238,6 @@ func equalBesidesTimes(a, b []any) bool {
 	return slices.EqualFunc(a, b, func(a, b any) bool {
 		x, _ := a.(map[string]any)
 		y, _ := b.(map[string]any)
-		if x == nil || y == nil {
-			return false
-		}
-		x, y = without(x, "time"), without(y, "time")
-		same := len(x) == len(y)
-		for name, v := range x {
-			other, ok := y[name]
-			same = same && ok && equalWhole(v, other)
-		}
-		return same
+		return x != nil && y != nil && equalMaps(without(x, "time"), without(y, "time"), "")
 	})
-}
-
-// equalWhole is equal for values one of which may be text and the other one decoded: an entry's fieldsV1 are text as they were read, and a
-// tree where an apply has left them as they were.
-func equalWhole(a, b any) bool {
-	_, textual := a.(jsontree.Raw)
-	if _, too := b.(jsontree.Raw); textual == too {
-		return equal(a, b)
-	}
-	x, errX := jsontree.Whole(a)
-	y, errY := jsontree.Whole(b)
-	return errX == nil && errY == nil && equal(x, y)
 }

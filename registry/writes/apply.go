@@ -82,7 +82,7 @@ const maxConverted = 64 << 10
 
 // applyTo makes the new object from the old one and a configuration.
 func (w *write) applyTo(ctx context.Context, prev *object.Object, wanted map[string]any) (outcome, error) {
-	live, err := prev.Tree(w.APIVersion(), w.Kind)
+	live, err := prev.RawTree(w.APIVersion(), w.Kind)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -240,7 +240,7 @@ func (w *write) applyScaleTo(ctx context.Context, prev *object.Object, wanted *s
 // has then.
 func (w *write) mergeScale(prev *object.Object, wanted *scaleConfiguration, replicas *int32) (list []any, err error) {
 	if w.Typed == nil {
-		live, err := prev.Tree(w.APIVersion(), w.Kind)
+		live, err := prev.RawTree(w.APIVersion(), w.Kind)
 		if err != nil {
 			return nil, err
 		}

@@ -142,7 +142,7 @@ func (e Writer) Report(ctx context.Context, namespace, name string, uid types.UI
 			object.Map(wanted["metadata"])["namespace"] = namespace
 		}
 		return w.ofUID(ctx, uid, func(prev *object.Object) (outcome, error) {
-			live, err := prev.Tree(w.APIVersion(), w.Kind)
+			live, err := prev.RawTree(w.APIVersion(), w.Kind)
 			if err != nil {
 				return outcome{}, err
 			}
