@@ -13,8 +13,8 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--ephemeral")
 	p.do(http.StatusNotFound, "PUT", faultsPath+"/a", `{"times": 1, "status": {"code": 503}}`)
-	if metrics := p.do(http.StatusOK, "GET", "/metrics", "").body; !strings.Contains(metrics, "\napiserver_lite_faults_on 0\n") {
-		t.Error("the metrics don't say that there are no faults")
+	if metrics := p.do(http.StatusOK, "GET", "/metrics", "").body; !strings.Contains(metrics, "\napiserver_lite_faults_on 0\n") || !strings.Contains(metrics, "\napiserver_lite_fake_clock_on 0\n") {
+		t.Error("the metrics don't say that there are no faults, and that the clock goes")
 	}
 	if strings.Contains(p.stderr.String(), "FAULTS") {
 		t.Errorf("the log speaks of faults:\n%s", p.stderr)

@@ -29,6 +29,9 @@ func TestClockStands(t *testing.T) {
 	if d := time.Since(begin); d < 0 || d > time.Hour || begin.Nanosecond() != 0 {
 		t.Errorf("it began at %v", begin)
 	}
+	if metrics := s.Get("/metrics"); !strings.Contains(metrics, "\napiserver_lite_fake_clock_on 1\n") {
+		t.Error("the metrics don't say that the clock stands still")
+	}
 	if now := s.Advance(90 * time.Minute); now != begin.Add(90*time.Minute) || s.Now() != now {
 		t.Errorf("after 90 minutes it's %v, and says %v", now, s.Now())
 	}

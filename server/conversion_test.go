@@ -32,19 +32,7 @@ func TestRules(t *testing.T) {
 		`"size":{"type":"string"},"note":{"type":"string"}`, `"length":{"type":"string"},"note":{"type":"string"}`))
 	v1, v2 := thingsPath, things2Path
 	w1, w2 := s.Watch(v1+"?watch=true"), s.Watch(v2+"?watch=true")
-	both := func(want1, want2 string) {
-		t.Helper()
-		for _, w := range []struct {
-			stream *servertest.Stream
-			want   string
-		}{{w1, "object.apiVersion=example.com/v1 " + want1}, {w2, "object.apiVersion=example.com/v2 object.spec.size= " + want2}} {
-			line, err := w.stream.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			check(t, line, w.want)
-		}
-	}
+	both := bothWatch(t, w1, w2, "object.spec.size= ")
 	check(t, s.PostYAML(v1, thing("v1", "a", `,"spec":{"size":"abc","note":"n"}`)), "apiVersion=example.com/v1 spec.size=abc")
 	both("type=ADDED object.spec.size=abc", "type=ADDED object.spec.length=abc")
 	check(t, s.Get(v2+"/a"), "apiVersion=example.com/v2 spec.length=abc spec.size= spec.note=n")

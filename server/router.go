@@ -87,7 +87,7 @@ func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.G
 		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
 		Replica: in.replica, Audit: in.noted.audit, Large: h.capacity.large.Level,
 	}.Register(own)
-	own.MustRegister(slices.Concat(in.admission.Collectors(), in.backing.backups.Collectors(), in.content.manifests.Collectors(), h.besides.faults.Collectors())...)
+	own.MustRegister(slices.Concat(in.admission.Collectors(), in.backing.backups.Collectors(), in.content.manifests.Collectors(), h.besides.faults.Collectors(), h.besides.clock.Collectors())...)
 	h.discovery.Collect(own)
 	h.watches.Collect(own)
 	in.port.Collect(own)

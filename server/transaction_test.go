@@ -1,17 +1,24 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -172,6 +179,48 @@ func TestTransactionRefused(t *testing.T) {
 	}
 	if res, _ := s.Do("GET", bulk.TransactionsPath, ""); res.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %s", res.Status)
+	}
+}
+
+// TestTransactionAsksInTurn: an admission hook is asked about an operation when those before it have decided, also about what is posted to a
+// subresource; and not at all when one of them has failed.
+func TestTransactionAsksInTurn(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Pointer[[]string]
+	hook := func(_ context.Context, r *registry.AdmissionRequest[unstructured.Unstructured]) (pass registry.Verdict, err error) {
+		if r.Resource.Resource == "pods" || r.Resource.Resource == "configmaps" {
+			names := append(slices.Clone(*asked.Load()), r.Name+" "+r.Subresource)
+			asked.Store(&names)
+		}
+		return pass, nil
+	}
+	asked.Store(&[]string{})
+	s := servertest.New(t, func(s *server.Server) {
+		s.API.Builtin = builtin.All
+		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
+	})
+	const pods = "/api/v1/namespaces/default/pods"
+	s.Do("POST", pods, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	const binding = `{"create":{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}}`
+	const none = `{"check":{"resource":"pods","name":"p","absent":true}}`
+	created := `{"create":` + configMapNamed("a", "1") + `}`
+	for _, tc := range []struct {
+		name       string
+		operations []string
+		code       int
+		asked      []string
+	}{
+		{"one fails before them", []string{none, created, binding}, http.StatusConflict, nil},
+		{"one fails between them", []string{created, none, binding}, http.StatusConflict, []string{"a "}},
+		{"none fails", []string{created, binding}, http.StatusOK, []string{"a ", "p binding"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			asked.Store(&[]string{})
+			code, _, body := transact(s, "", tc.operations...)
+			if got := *asked.Load(); code != tc.code || !slices.Equal(got, tc.asked) {
+				t.Errorf("%d, asked about %q, want %d and %q: %s", code, got, tc.code, tc.asked, body)
+			}
+		})
 	}
 }
 

@@ -108,17 +108,14 @@ func newConvertedBy(t *testing.T, h *webhook) *servertest.Server {
 	return s
 }
 
-func TestConversionWebhook(t *testing.T) {
-	t.Parallel()
-	s, _ := newConverted(t)
-	v1, v2 := thingsPath, things2Path
-	w1, w2 := s.Watch(v1+"?watch=true"), s.Watch(v2+"?watch=true")
-	both := func(want1, want2 string) {
+// bothWatch returns what checks the next event of a watch of v1 and of one of v2, of which without is wanted, too.
+func bothWatch(t *testing.T, v1, v2 *servertest.Stream, without string) func(want1, want2 string) {
+	return func(want1, want2 string) {
 		t.Helper()
 		for _, w := range []struct {
 			stream *servertest.Stream
 			want   string
-		}{{w1, "object.apiVersion=example.com/v1 " + want1}, {w2, "object.apiVersion=example.com/v2 object.spec.junk= " + want2}} {
+		}{{v1, "object.apiVersion=example.com/v1 " + want1}, {v2, "object.apiVersion=example.com/v2 " + without + want2}} {
 			line, err := w.stream.Next()
 			if err != nil {
 				t.Fatal(err)
@@ -126,6 +123,14 @@ func TestConversionWebhook(t *testing.T) {
 			check(t, line, w.want)
 		}
 	}
+}
+
+func TestConversionWebhook(t *testing.T) {
+	t.Parallel()
+	s, _ := newConverted(t)
+	v1, v2 := thingsPath, things2Path
+	w1, w2 := s.Watch(v1+"?watch=true"), s.Watch(v2+"?watch=true")
+	both := bothWatch(t, w1, w2, "object.spec.junk= ")
 	const in1, in2 = "apiVersion=example.com/v1 ", "apiVersion=example.com/v2 spec.junk= "
 	check(t, s.PostYAML(v1, thing("v1", "a", `,"spec":{"size":"abc"}`)), in1+"spec.size=abc metadata.generation=1")
 	both("type=ADDED object.spec.size=abc", "type=ADDED object.spec.length=3 object.spec.size=")

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -69,6 +70,15 @@ func (c *Clock) Then(s Step) {
 	if c != nil {
 		c.steps = append(c.steps, s)
 	}
+}
+
+// Collectors are the metrics.
+func (c *Clock) Collectors() []prometheus.Collector {
+	on := prometheus.NewGauge(prometheus.GaugeOpts{Name: "apiserver_lite_fake_clock_on", Help: "Whether the server's time moves only when it's told (--fake-clock): 1 or 0."})
+	if c != nil {
+		on.Set(1)
+	}
+	return []prometheus.Collector{on}
 }
 
 // page is the answer.
