@@ -80,7 +80,7 @@ func TestReadmeMakefile(t *testing.T) {
 	}
 	cmd := exec.Command("make", "test")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "APISERVER_LITE="+apiserverBinary, "GOFLAGS=-mod=mod", "TMPDIR="+temporary, "GOTMPDIR="+os.TempDir())
+	cmd.Env = append(os.Environ(), "APISERVER_LITE="+apiserverBinary, "CGO_ENABLED=0", "GOFLAGS=-mod=mod -trimpath", "TMPDIR="+temporary, "GOTMPDIR="+os.TempDir())
 	output, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "ok  \texample.com/project") {
 		t.Fatalf("make test: %v\n%s", err, output)

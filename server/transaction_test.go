@@ -124,6 +124,7 @@ func TestTransactionRefused(t *testing.T) {
 		"check of nothing": {409, `the check failed: it doesn't exist`, []string{create, `{"check":{"resource":"configmaps","name":"none","cel":"true"}}`}},
 		"created twice":    {409, `operation 1 (create)`, []string{create, create}},
 		"contradiction":    {422, `the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, change}},
+		"deleted, created": {422, `operation 1 (create): the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, `{"create":` + configMapNamed("there", "1") + `}`}},
 		"other way round":  {422, `the object is created by operation 0 of the same transaction`, []string{create, `{"delete":{"resource":"configmaps","name":"new"}}`}},
 		"last one":         {404, `operation 3`, []string{create, change, `{"delete":{"resource":"configmaps","name":"there"}}`, `{"delete":{"resource":"configmaps","name":"none"}}`}},
 		"dry run of one":   {422, "dryRun is a parameter of the transaction", []string{change, `{"delete":{"resource":"configmaps","name":"there","options":{"dryRun":["All"]}}}`}},
@@ -221,6 +222,59 @@ func TestTransactionAsksInTurn(t *testing.T) {
 				t.Errorf("%d, asked about %q, want %d and %q: %s", code, got, tc.code, tc.asked, body)
 			}
 		})
+	}
+}
+
+// TestTransactionByNewDefinition: a definition that is written while a transaction is decided holds nobody up, also where two operations are about
+// one of its objects.
+func TestTransactionByNewDefinition(t *testing.T) {
+	t.Parallel()
+	var s *servertest.Server
+	var asked atomic.Int32
+	hook := func(_ context.Context, r *registry.AdmissionRequest[unstructured.Unstructured]) (pass registry.Verdict, err error) {
+		if r.Resource.Resource == "widgets" && r.Operation == registry.Update && asked.Add(1) == 3 { // by then the first object is decided
+			send(t, s, 200, "PATCH", definitionsPath+"/widgets.example.com", mergePatch, `{"metadata":{"labels":{"x":"y"}}}`)
+		}
+		return pass, nil
+	}
+	s = newWidgets(t, func(s *server.Server) {
+		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
+	})
+	for _, name := range []string{"p", "q"} {
+		s.PostYAML(widgetsPath, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q},"spec":{"size":1}}`, name))
+	}
+	label := func(name, label string) string {
+		return fmt.Sprintf(`{"patch":{"resource":"widgets.example.com","name":%q,"type":"merge","body":{"metadata":{"labels":{%q:"1"}}}}}`, name, label)
+	}
+	code, _, body := transact(s, "", label("p", "l1"), label("p", "l2"), label("q", "l3"))
+	if n := asked.Load(); code != http.StatusOK || n > 6 {
+		t.Errorf("%d, hooks were asked %d times: %s", code, n, body)
+	}
+	check(t, s.Get(widgetsPath+"/p"), "metadata.labels.l1=1 metadata.labels.l2=1")
+	check(t, s.Get(widgetsPath+"/q"), "metadata.labels.l3=1")
+}
+
+// TestTransactionVersions: an object that an operation leaves as an earlier one has made it, or that goes with its last finalizer, has the
+// transaction's version.
+func TestTransactionVersions(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.PostYAML(configMapsPath, `{"metadata":{"name":"goes","finalizers":["example.com/f"]}}`)
+	s.Do("DELETE", configMapsPath+"/goes", "")
+	patch := func(name, body string) string {
+		return fmt.Sprintf(`{"patch":{"resource":"configmaps","name":%q,"type":"merge","body":%s}}`, name, body)
+	}
+	for name, operations := range map[string][]string{
+		"as it is": {`{"create":` + configMapNamed("new", "1") + `}`, patch("new", `{"data":{"k":"1"}}`)},
+		"removed":  {patch("goes", `{"metadata":{"labels":{"a":"b"}}}`), patch("goes", `{"metadata":{"finalizers":null}}`)},
+	} {
+		code, got, body := transact(s, "", operations...)
+		if code != http.StatusOK || len(got.Results) != 2 || got.Results[1].Object.Metadata.ResourceVersion != got.ResourceVersion {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+	}
+	if res, body := s.Do("GET", configMapsPath+"/goes", ""); res.StatusCode != http.StatusNotFound {
+		t.Errorf("what had a finalizer is there: %s", body)
 	}
 }
 

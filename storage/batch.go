@@ -14,6 +14,7 @@ type Write struct {
 	Removed bool // the key is removed, and Value means nothing
 }
 
-// TransactionKey is written by each Commit of several writes, unless all are deletions and have no author. Its value is the author (WithAuthor). It belongs to no object. Whoever wants the changes of a revision that
-// history doesn't have any more learns by it whether that may have been a transaction.
+// TransactionKey is written by each Commit of several writes, unless all are deletions and there's no space for it. Its value is the author
+// (WithAuthor). It belongs to no object. Whoever wants the changes of a revision that history doesn't have any more learns by it whether that may
+// have been a transaction.
 const TransactionKey = Own + "transaction"

@@ -72,7 +72,7 @@ func serve(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "apiserver-lite")
-	if output, err := exec.Command("go", "build", "-C", "../..", "-buildvcs=false", "-o", program, ".").CombinedOutput(); err != nil {
+	if output, err := exec.Command("make", "-s", "-C", "../..", "build", "BIN="+dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	cmd := exec.Command(program, "--listen=127.0.0.1:0", "--data-dir="+filepath.Join(dir, "data"), "--snapshot-schedule=1h", "--snapshot-dir="+filepath.Join(dir, "snapshots"))

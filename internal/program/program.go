@@ -41,7 +41,7 @@ func (p *Program) Path() string {
 }
 
 // Build builds the main package in the directory dir and leaves it as output. Flags are those of go build, -race among them
-// if Race says so. The error has what the go command said.
+// if Race says so; without, it's built as `make build` does, whose packages the go command has then. The error has what the go command said.
 func Build(dir, output string, flags ...string) (*Program, error) {
 	return BuildPackage(dir, ".", output, flags...)
 }
@@ -113,8 +113,12 @@ func madeOf(dir, path string, flags []string) ([]string, error) {
 }
 
 func run(dir, command string, flags []string, args ...string) (string, error) {
+	env := os.Environ()
+	if !slices.Contains(flags, "-race") {
+		flags, env = append([]string{"-trimpath"}, flags...), append(env, "CGO_ENABLED=0")
+	}
 	cmd := exec.Command("go", slices.Concat([]string{command}, flags, args)...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, env
 	out, err := cmd.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		return "", fmt.Errorf("%v: %w\n%s", cmd, err, exit.Stderr)

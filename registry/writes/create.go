@@ -254,7 +254,7 @@ func (w *write) storeCreate(ctx context.Context, key string, raw []byte, conds [
 			err = storage.ErrExists
 		}
 		if op := w.operation(ctx); op != nil && err == nil {
-			err = op.Assume(ctx, storage.Write{Key: key, Value: raw}, 0)
+			err = op.Assume(ctx, storage.Write{Key: key, Value: raw}, 0, conds...)
 		}
 		return 0, err
 	}

@@ -100,30 +100,29 @@ func (w *write) joins(ctx context.Context) error {
 }
 
 // keep ends a write that stores nothing, because it's refused (verdict), leaves its object as it is, or is a dry run. As an operation it waits
-// for the end of its transaction, in which the object has to be what it was judged by: again tells that it isn't.
-func (w *write) keep(ctx context.Context, old *kube.Object, c outcome, verdict error) (again bool, err error) {
+// for the end of its transaction, in which the object has to be what it was judged by: again tells that it isn't. kept is the object, with the
+// transaction's revision if an earlier operation has written it.
+func (w *write) keep(ctx context.Context, old *kube.Object, c outcome, verdict error) (kept *kube.Object, again bool, err error) {
 	op := w.operation(ctx)
 	switch {
 	case op == nil || verdict != nil:
-		return false, verdict
+		return old, false, verdict
 	case w.dryRun && (c.remove || string(c.value) != string(old.Raw())):
-		return false, ofTransaction(op.Assume(ctx, storage.Write{Key: old.Key, Value: c.value, Removed: c.remove}, old.Revision))
+		return old, false, ofTransaction(op.Assume(ctx, storage.Write{Key: old.Key, Value: c.value, Removed: c.remove}, old.Revision))
 	case w.dryRun:
-		return false, nil
+		return old, false, nil
 	}
 	before, err := pending(op, old.Key)
 	switch {
 	case err != nil:
-		return false, err
+		return old, false, err
 	case before != nil: // it's written again, as it is, so that this operation decides again when the one before does
-		_, err = op.Update(ctx, old.Key, before.Raw(), before.Revision)
-	default:
-		err = op.Keep(ctx, old.Key, old.Revision, len(old.Raw()))
+		rev, err := op.Update(ctx, old.Key, before.Raw(), before.Revision)
+		old = kube.NewObject(old.Key, before.Raw(), rev)
+		return old, errors.Is(err, storage.ErrConflict), ofTransaction(err)
 	}
-	if errors.Is(err, storage.ErrConflict) {
-		return true, nil
-	}
-	return false, ofTransaction(err)
+	err = op.Keep(ctx, old.Key, old.Revision, len(old.Raw()))
+	return old, errors.Is(err, storage.ErrConflict), ofTransaction(err)
 }
 
 // inPending tells whether the object's namespace is written by an earlier operation of the same transaction, and so is there when the

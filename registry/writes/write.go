@@ -10,6 +10,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 	"github.com/apiserver-lite/apiserver-lite/tracing"
 )
 
@@ -44,6 +45,7 @@ type write struct {
 	unlabelled bool                            // the client sends a new object that says no labels
 	otherKind  *string                         // the kind that the body says it's of, if it isn't the resource's: validation refuses it
 	left       left                            // by hooks
+	definition storage.Revision                // of the resource's definition, where that was found to be newer than Condition, and to say the same
 	released   storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 
@@ -240,15 +242,15 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 		}
 		verdict := err != nil || w.dryRun || !c.remove && !old.Stale && string(c.value) == string(old.Raw())
 		if verdict && fresh {
-			if again, err := w.keep(ctx, old, c, err); !again {
-				return c.on(old), err
+			if kept, again, err := w.keep(ctx, old, c, err); !again {
+				return c.on(kept), err
 			}
 		}
 		if !verdict {
 			stored, err := w.storeOutcome(w.inItsTurn(ctx), old, c)
 			w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
 			if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrOutOfTurn) {
-				if c.remove && c.value != nil {
+				if c.remove && c.value != nil && old.Revision != transaction.NewRevision {
 					w.released = old.Revision
 				}
 				return stored, err
@@ -259,8 +261,8 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 			return nil, readErr
 		}
 		if verdict && sameState(old, latest) && (err != nil || w.dryRun || !latest.Stale) {
-			if again, err := w.keep(ctx, old, c, err); !again {
-				return c.on(old), err
+			if kept, again, err := w.keep(ctx, old, c, err); !again {
+				return c.on(kept), err
 			}
 		}
 		old, fresh = latest, true
@@ -312,6 +314,7 @@ func (w *write) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (
 		return rev, err
 	}
 	for cond := w.Res.Condition; ; {
+		cond.Revision = max(cond.Revision, w.definition)
 		rev, err := store.Update(ctx, old.Key, raw, old.Revision, cond)
 		if !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
@@ -320,7 +323,9 @@ func (w *write) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (
 		if err != nil {
 			return 0, err
 		}
-		cond.Revision = def.Revision
+		if w.definition = def.Revision; errors.Is(err, storage.ErrConflict) {
+			return 0, storage.ErrConflict
+		}
 	}
 }
 

@@ -2,12 +2,48 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
+
+// TestResumeAtDeletions: a watch that goes on after a transaction of deletions alone, with which history begins, is told that it may lack some.
+func TestResumeAtDeletions(t *testing.T) {
+	r := newRig(t, smallBounds)
+	ctx := t.Context()
+	var b storage.Batch
+	for _, name := range []string{"a", "b"} {
+		o := &thing{key: string(widgets) + "ns1/" + name, tier: "front", color: "red"}
+		if _, err := r.store.Create(ctx, o.key, []byte(o.json(0))); err != nil {
+			t.Fatal(err)
+		}
+		b.Writes = append(b.Writes, storage.Write{Key: o.key, Removed: true})
+	}
+	gone, _, err := r.store.Commit(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cacher.WaitFor(ctx, gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.server.Client.Compact(ctx, int64(gone)); err != nil {
+		t.Fatal(err)
+	}
+	r.restart() // the logs begin with history
+	opts := query{}.options(t)
+	opts.After = gone
+	cursor, err := r.cacher.Resource(widgets).Open(ctx, opts)
+	if err == nil {
+		defer cursor.Close()
+		_, _, err = cursor.Next(ctx, nil)
+	}
+	if !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("who may have got one of two deletions is told %v", err)
+	}
+}
 
 // TestResumeAtTransaction: a watch that goes on after the revision of a transaction gets its events again if there are several of its
 // resource, wherever they're read from; of a revision with one event it gets none again.

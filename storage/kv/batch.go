@@ -29,6 +29,10 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 	}
 	defer w.gate.leave()
 	res, err := w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
+	if err != nil && errors.Is(translate(err), storage.ErrNoSpace) && len(b.Touched) == 0 && !slices.ContainsFunc(b.Writes, func(each storage.Write) bool { return !each.Removed }) {
+		writes = writes[:len(b.Writes)] // deletions make space: they're done without a note of them
+		res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
+	}
 	if err == nil && !res.Succeeded { // it's tried once more, with reads that tell what doesn't hold: most of the time they'd be for nothing
 		if err := ctx.Err(); err != nil {
 			return 0, nil, Wrap(commitOp, storage.Root, err)
@@ -58,7 +62,7 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 
 // batchOps are the operations that write a batch.
 func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, error) {
-	ops, puts := make([]clientv3.Op, 0, len(b.Writes)+len(b.Touched)+1), 0
+	ops := make([]clientv3.Op, 0, len(b.Writes)+len(b.Touched)+1)
 	for _, each := range b.Writes {
 		if each.Removed {
 			ops = append(ops, clientv3.OpDelete(each.Key))
@@ -69,10 +73,9 @@ func (w *Writer) batchOps(ctx context.Context, b storage.Batch) ([]clientv3.Op, 
 			return nil, err
 		}
 		ops = append(ops, op)
-		puts++
 	}
 	author := storage.GuardsOf(ctx).Author
-	if len(b.Writes) > 1 && (puts > 0 || author != "") { // deletions alone are done where there's no space for a put
+	if len(b.Writes) > 1 {
 		ops = append(ops, clientv3.OpPut(storage.TransactionKey, author))
 	} else if len(b.Writes) == 1 && author != "" {
 		ops = append(ops, clientv3.OpPut(storage.AuthorKey(b.Writes[0].Key), author))

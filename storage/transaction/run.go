@@ -240,6 +240,8 @@ func (o *Operation) refusal(own, first bool, broken []storage.Condition) error {
 		return storage.ErrExists
 	case o.creates, o.key != "" && first && !own && o.requires(broken):
 		return storage.ErrConditionFailed
+	case o.requires(broken): // it decides again, and goes by what there is now
+		return errors.Join(storage.ErrConflict, storage.ErrConditionFailed)
 	}
 	return storage.ErrConflict
 }

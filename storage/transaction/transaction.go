@@ -133,8 +133,8 @@ func (o *Operation) Key() string {
 	return o.key
 }
 
-// newRevision stands for the revision of what a transaction writes, while it's pending. No key has it: etcd's first write has 2.
-const newRevision storage.Revision = 1
+// NewRevision stands for the revision of what a transaction writes, while it's pending. No key has it: etcd's first write has 2.
+const NewRevision storage.Revision = 1
 
 // Pending returns what earlier operations have put into a key; nil if none of them has written it. Its revision is what Update and Delete
 // take as the expected one. The error is a Contradiction if they delete it: one transaction can't write such a key again.
@@ -155,7 +155,7 @@ func (o *Operation) Pending(key string) (*storage.KeyValue, error) {
 		return nil, &Contradiction{e.by[len(e.by)-1].Index, "the object is deleted"}
 	}
 	o.relied = append(o.relied, key)
-	return &storage.KeyValue{Key: key, Value: e.value, Revision: newRevision}, nil
+	return &storage.KeyValue{Key: key, Value: e.value, Revision: NewRevision}, nil
 }
 
 // Sole claims something that only one operation of a transaction may be about. The error is a Contradiction.
@@ -210,8 +210,8 @@ func (o *Operation) Delete(ctx context.Context, key string, expected storage.Rev
 }
 
 // Assume is what a dry run does: a write that nobody waits for, and that later operations find.
-func (o *Operation) Assume(ctx context.Context, w storage.Write, expected storage.Revision) error {
-	return o.put(ctx, w.Key, entry{value: w.Value, removed: w.Removed, expected: expected}, nil, expected == 0)
+func (o *Operation) Assume(ctx context.Context, w storage.Write, expected storage.Revision, conds ...storage.Condition) error {
+	return o.put(ctx, w.Key, entry{value: w.Value, removed: w.Removed, expected: expected}, conds, expected == 0)
 }
 
 // Keep writes nothing, and returns when the transaction is written. The key still has a revision then, 0 for a key that doesn't exist; if
@@ -277,11 +277,13 @@ func (o *Operation) put(ctx context.Context, key string, e entry, conds []storag
 	}
 	switch {
 	case there == nil:
+	case creates && there.removed:
+		return &Contradiction{there.by[len(there.by)-1].Index, "the object is deleted"}
 	case creates:
 		return storage.ErrExists
 	case e.removed && there.expected == 0:
 		return &Contradiction{there.by[0].Index, "the object is created"}
-	case there.removed || e.expected != newRevision:
+	case there.removed || e.expected != NewRevision:
 		return storage.ErrConflict
 	}
 	if err := t.growLocked(len(e.value) - before); err != nil {
