@@ -5,9 +5,12 @@ import (
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
+	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // faulty returns the routes with the faults before them that rules ask for, or the routes themselves on a server without faults. Who asks is known by
@@ -19,6 +22,9 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 	}
 	return handle(func(w *response, r *http.Request) error {
 		to := w.ResponseWriter
+		if err := transaction.Of(r.Context()).InTurn(); err != nil { // operations meet faults in their order, so that a run can be repeated
+			return status.Error(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+		}
 		hit := f.Strike(to, r, w.Asks, w.auditID)
 		if hit == nil {
 			routes.ServeHTTP(w, r)

@@ -334,6 +334,8 @@ func TestBadPasts(t *testing.T) {
 		{widgetsPath + "/a?history=true&from=5&at=2026-11-23T10:00:00Z", 400, "from and at both say where the history begins: leave one out"},
 		{widgetsPath + "/a/status?history=true", 400, "history is of whole objects: leave out the subresource status"},
 		{"/api/v1/componentstatuses/etcd-0?history=true", 400, "componentstatuses aren't stored, and so have no history"},
+		{widgetsPath + "?history=true", 400, "history is of one object, and isn't watched: get it by its name"},
+		{widgetsPath + "/a?history=true&resourceVersion=5", 400, "history begins with a version by from=5, and resourceVersion means nothing: leave it out"},
 		{widgetsPath + "?at=yesterday", 400, "at=yesterday isn't an instant, as 2026-11-23T10:00:00Z is"},
 		{widgetsPath + "?at=2126-11-23T10:00:00Z", 400, ""},
 		{widgetsPath + "?at=2006-11-23T10:00:00Z", 410, ""},
@@ -347,8 +349,10 @@ func TestBadPasts(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", c.path, r.StatusCode, got.Message, c.code, c.message)
 		}
 	}
-	if r, text := s.Do(http.MethodDelete, widgetsPath+"?at=2026-11-23T10:00:00Z", ""); status(t, r, text).Message != "at reads the past, and what is there now would be deleted: leave it out" {
-		t.Errorf("a deletion of the past: %s", text)
+	for _, path := range []string{widgetsPath + "?at=2026-11-23T10:00:00Z", widgetsPath + "/a?at=2026-11-23T10:00:00Z", widgetsPath + "/a?history=true"} {
+		if r, text := s.Do(http.MethodDelete, path, ""); status(t, r, text).Message != "at and history read the past, and what is there now would be deleted: leave them out" {
+			t.Errorf("a deletion of the past at %s: %s", path, text)
+		}
 	}
 	r, text := s.Do(http.MethodGet, widgetsPath+"/a?history=true", "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	if got := status(t, r, text); got.Message != "history is JSON: ask with Accept: application/json" {

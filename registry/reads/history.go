@@ -80,6 +80,8 @@ func (e Reader) history(ctx context.Context, r *registry.Request, key string) (r
 		return registry.Result{}, registry.BadRequest("history is of whole objects: leave out the subresource %s", r.Subresource)
 	case r.Form.Kind != form.Whole || r.Form.Encoding == form.Protobuf:
 		return registry.Result{}, registry.BadRequest("history is JSON: ask with Accept: application/json")
+	case r.Query.Get("resourceVersion") != "":
+		return registry.Result{}, registry.BadRequest("history begins with a version by from=%s, and resourceVersion means nothing: leave it out", clip.Text(r.Query.Get("resourceVersion")))
 	case limit < 0:
 		return registry.Result{}, registry.BadRequest("limit must be at least 1, and is %d", limit)
 	case limit == 0 || limit > maxVersions:

@@ -24,6 +24,8 @@ import (
 // instant. Other queries stay as they are. What isn't stored has no past, and is shown as it is.
 func (e Reader) located(q url.Values) (url.Values, []string, error) {
 	switch {
+	case Flag(q, "history"):
+		return nil, nil, registry.BadRequest("history is of one object, and isn't watched: get it by its name")
 	case e.unstored():
 		return withoutPlace(q), nil, nil
 	case !q.Has("at"):

@@ -33,9 +33,6 @@ func (e Writer) DeleteCollection(ctx context.Context, r *registry.Request) (*rea
 		return nil, registry.InvalidOptions("DeleteOptions", field.ErrorList{field.Invalid(
 			field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true, "is not allowed with DELETECOLLECTION, try again after removing the option")})
 	}
-	if r.Query.Has("at") { // what was selected then may be something else now
-		return nil, registry.BadRequest("at reads the past, and what is there now would be deleted: leave it out")
-	}
 	return registry.Current(e.Res.Registry.Authored(ctx), e.Endpoint, func(ctx context.Context, e *registry.Endpoint) (*reads.List, error) {
 		return Of(e).deleteListed(ctx, r, opts)
 	})

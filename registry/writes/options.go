@@ -62,6 +62,9 @@ func parseWriteOptions(r *registry.Request, kind string) (writeOptions, error) {
 // query.
 func (e Writer) parseDeleteOptions(r *registry.Request) (*metav1.DeleteOptions, error) {
 	values, body := r.Query, r.Body
+	if values.Has("at") || reads.Flag(values, "history") { // what was selected then may be something else now
+		return nil, registry.BadRequest("at and history read the past, and what is there now would be deleted: leave them out")
+	}
 	o := &metav1.DeleteOptions{}
 	if len(bytes.TrimSpace(body)) > 0 {
 		if err := object.Decode(body, o); err != nil {

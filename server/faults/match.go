@@ -167,7 +167,7 @@ func (a *armed) suits(s *subject, v Versions) bool {
 	case a.Watch != nil:
 		return s.verb == "watch"
 	case a.Stale != nil:
-		return s.verb == "list" && (version == "" || version == "0") && s.query.Get("continue") == "" && v.Newest() > max(v.Oldest(), 1)
+		return s.verb == "list" && (version == "" || version == "0") && s.query.Get("continue") == "" && !s.query.Has("at") && v.Newest() > max(v.Oldest(), 1)
 	case a.Cut != "":
 		return s.connected && (s.verb != "watch" || a.Cut == CutRequest)
 	case a.Status != nil && a.Status.After:
