@@ -112,13 +112,13 @@ func (a *RBAC) RulesFor(_ context.Context, u user.Info, namespace string) (resou
 
 // index returns the index of the rules as the caches have them now.
 func (a *RBAC) index() *index {
-	p, w := a.stored.Get(), a.pending.Load()
+	w, p := a.pending.Load(), a.stored.Get() // in this order: what isn't pending any more is stored
 	if i := a.current.Load(); i != nil && i.policy == p && i.pending == w {
 		return i
 	}
 	a.making.Lock()
 	defer a.making.Unlock()
-	p, w = a.stored.Get(), a.pending.Load()
+	w, p = a.pending.Load(), a.stored.Get()
 	before := a.current.Load()
 	if before != nil && before.policy == p && before.pending == w {
 		return before

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -71,12 +72,16 @@ func (h *handler) read(files []string) error {
 
 // readDefinition adds the rules of a document, unless that's of another kind.
 func readDefinition(to map[schema.GroupKind]*ruleset.Rules, text []byte) error {
+	var what metav1.TypeMeta
+	if err := yaml.Unmarshal(text, &what); err != nil {
+		return err
+	}
+	if what.Kind != "CustomResourceDefinition" || what.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
+		return nil
+	}
 	d := &crd.Definition{}
 	if err := yaml.Unmarshal(text, d); err != nil {
 		return err
-	}
-	if d.Kind != "CustomResourceDefinition" || d.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
-		return nil
 	}
 	kind := schema.GroupKind{Group: d.Spec.Group, Kind: d.Spec.Names.Kind}
 	if _, annotated := ruleset.Of(d); !annotated {

@@ -75,12 +75,12 @@ func (r *Resource) convertByRules(ctx context.Context, to *Endpoint, trees []map
 	if err != nil {
 		return &Unconverted{cause: err}
 	}
-	for _, tree := range trees {
+	for i, tree := range trees {
 		if err := compiled.Convert(ctx, tree, r.version(tree["apiVersion"]).Version, to.Version); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return &Unconverted{cause: err}
+			return &Unconverted{cause: err, at: i}
 		}
 	}
 	return nil
@@ -146,7 +146,8 @@ func (e *Endpoint) newConversion(asStored bool) *kube.Conversion {
 
 // Unconverted is what a webhook has said or done instead of converting, or why rules couldn't. Its words are kube-apiserver's.
 type Unconverted struct {
-	stored *kube.Object // of those that it was asked to convert, the first; nil: what was sent
+	stored *kube.Object // that couldn't be converted; of those that a webhook was asked about, the first; nil: what was sent
+	at     int          // its place among those that were to be converted
 	cause  error
 }
 
@@ -197,7 +198,7 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*kube.Object) ([
 	}
 	if err := e.Res.Convert(ctx, e, trees); err != nil {
 		if u := (*Unconverted)(nil); errors.As(err, &u) {
-			u.stored = objects[0]
+			u.stored = objects[u.at]
 		}
 		return nil, err
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -68,7 +68,7 @@ func sameRules(a, b *crd.Definition) bool {
 // another version and back. What the object before it, which may be nil, has lost already is no reason to refuse a write. The error is
 // ctx's, or of rules that can't be used.
 func (e *Endpoint) Losses(ctx context.Context, next, prev *object.Object) (errs field.ErrorList, err error) {
-	if !e.Res.byRules() || prev != nil && object.SameContent(next, prev, "") && maps.Equal(next.Meta.Annotations, prev.Meta.Annotations) {
+	if !e.Res.byRules() || prev != nil && object.SameContent(next, prev, "") && sameForRules(&next.Meta, &prev.Meta) {
 		return nil, nil
 	}
 	for _, other := range e.Res.Versions {
@@ -94,6 +94,13 @@ func (e *Endpoint) Losses(ctx context.Context, next, prev *object.Object) (errs 
 	return errs, nil
 }
 
+// sameForRules tells whether expressions of rules, which have all metadata but managedFields, see the same in two versions of an object.
+func sameForRules(next, prev *metav1.ObjectMeta) bool {
+	seen := *prev
+	seen.ResourceVersion, seen.Generation, seen.ManagedFields = next.ResourceVersion, next.Generation, next.ManagedFields
+	return equality.Semantic.DeepEqual(next, &seen)
+}
+
 // lossesIn returns what isn't the same after an object of the endpoint's was converted to another version and back. prune has the
 // endpoint's schema prune it before.
 func (e *Endpoint) lossesIn(ctx context.Context, other *Endpoint, o *object.Object, prune bool) (field.ErrorList, error) {
@@ -117,6 +124,9 @@ func (e *Endpoint) lossesIn(ctx context.Context, other *Endpoint, o *object.Obje
 		}
 		if err == nil {
 			err = to.Schema.Prune(tree)
+		}
+		if err == nil && to == e.Res.Storage { // as it would be stored, and read again
+			err = to.Schema.ShapeStored(tree)
 		}
 		if err != nil {
 			return nil, err

@@ -80,7 +80,7 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: faults.Source(r.Context(), source, &o.Framing.Framing, cancel), Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
 	seat, err := h.enterWatches(w, len(o.targets))
 	if err != nil {
-		source.Close()
+		watch.Source.Close()
 		cancel(nil)
 		return err
 	}

@@ -109,9 +109,6 @@ func (c *conversion) evaluate(p cel.Program, self map[string]any, in []any) (any
 	return c.native(v)
 }
 
-// valueSize is about how many bytes a value takes besides its text.
-const valueSize = 16
-
 // native returns a value of CEL as objects have it. It shares nothing with them: of what CEL shares each is another one.
 func (c *conversion) native(v ref.Val) (any, error) {
 	size := valueSize

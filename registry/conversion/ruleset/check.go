@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -48,7 +50,7 @@ func (c *checker) block(texts []ruleText) (*block, field.ErrorList) {
 	for side := range c.schemas {
 		c.walk(side, nil, c.schemas[side], c.schemas[1-side])
 	}
-	b := &block{}
+	b := &block{whole: true}
 	for _, r := range all {
 		b.add(r)
 	}
@@ -107,6 +109,9 @@ func (c *checker) checkTypes(r *rule) *field.Error {
 // find returns the schema of a field; nil if it may be anything.
 func (c *checker) find(side int, p path) (*structuralschema.Structural, error) {
 	if p.isAnnotation() {
+		if why := content.IsLabelKey(strings.ToLower(p[2])); len(why) > 0 {
+			return nil, fmt.Errorf("an annotation can't be called so: %s", why[0])
+		}
 		return nil, nil
 	}
 	switch p[0] {
@@ -221,6 +226,10 @@ func (c *checker) walk(side int, at path, own, there *structuralschema.Structura
 func (c *checker) walkInside(side int, at path, own, there *structuralschema.Structural) {
 	if own.XPreserveUnknownFields && !keepsUnknown(there) {
 		c.lose(side, at, "it keeps unknown fields, which aren't kept there")
+		return
+	}
+	if own.XEmbeddedResource && !there.XEmbeddedResource && !keepsUnknown(there) {
+		c.lose(side, at, "it's an embedded resource, whose apiVersion, kind and metadata aren't kept there")
 		return
 	}
 	into := func(step string, s *structuralschema.Structural) {

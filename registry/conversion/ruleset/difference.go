@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -82,10 +83,15 @@ func kept(was, is any) bool {
 		return ok && slices.EqualFunc(own, other, kept)
 	case float64:
 		other, ok := is.(int64)
-		return ok && float64(other) == own || is == was
+		return ok && sameNumber(other, own) || is == was
 	case int64:
 		other, ok := is.(float64)
-		return ok && other == float64(own) || is == was
+		return ok && sameNumber(own, other) || is == was
 	}
 	return is == was
+}
+
+// sameNumber compares exactly: of large integers, not all are a float64.
+func sameNumber(i int64, f float64) bool {
+	return f == float64(i) && f < math.MaxInt64 && int64(f) == i
 }

@@ -86,7 +86,7 @@ func (p path) child(step string) path { return append(p[:len(p):len(p)], step) }
 
 func (p path) isAnnotations() bool { return len(p) == 2 && p[0] == "metadata" && p[1] == "annotations" }
 
-// isAnnotation tells whether the path is that of one annotation, whose value is text.
+// isAnnotation tells whether the path of a whole object's field is that of one annotation, whose value is text.
 func (p path) isAnnotation() bool { return len(p) == 3 && p[:2].isAnnotations() }
 
 // lists returns how many steps lead into the innermost list that the path goes through; 0 if there is none.
@@ -135,25 +135,23 @@ func (p path) take(tree map[string]any) (v any, emptied bool) {
 	return v, len(in) == 0
 }
 
-// put sets what is at the path, and makes the objects that lead there.
-func (p path) put(tree map[string]any, v any) error {
-	if _, text := v.(string); !text && p.isAnnotation() {
-		return fmt.Errorf("%s must be text, and would be %s", p, kindOf(v))
-	}
+// put sets what is at the path, and makes the objects that lead there. made is how many.
+func (p path) put(tree map[string]any, v any) (made int, err error) {
 	for i, step := range p[:len(p)-1] {
 		at, there := tree[step]
 		next, ok := at.(map[string]any)
 		if !ok {
 			if there && at != nil {
-				return fmt.Errorf("%s has no room for a field: it's %s", p[:i+1], kindOf(at))
+				return made, fmt.Errorf("%s has no room for a field: it's %s", p[:i+1], kindOf(at))
 			}
 			next = map[string]any{}
 			tree[step] = next
+			made++
 		}
 		tree = next
 	}
 	tree[p[len(p)-1]] = v
-	return nil
+	return made, nil
 }
 
 // tidy removes the objects that lead to the path as far as they're empty, but for the outermost one of a whole object's metadata.

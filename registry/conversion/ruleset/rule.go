@@ -46,7 +46,7 @@ type rule struct {
 	fills     bool              // it puts values only where nothing is, as defaults do
 	keeps     bool              // it takes nothing: the default of a field that both versions have
 	value     any               // what a default puts
-	valueSize int               // of a default, as JSON, or of the separators
+	valueSize int               // of a default, in memory, or of the separators
 	by        map[string]string // what a map makes of values
 	types     [2][]string       // of the fields of both sides as the schemas have them; "" where nothing is known
 }
@@ -104,12 +104,16 @@ func (r *rule) rename() *field.Error {
 // move brings a value to another place. In an annotation it's JSON, unless it's text.
 func (r *rule) move() *field.Error {
 	r.whole = r.sides[first][0].isAnnotation() == r.sides[second][0].isAnnotation()
+	annotates := forth // the direction, of a rule that isn't whole
+	if r.sides[first][0].isAnnotation() {
+		annotates = back
+	}
 	r.make = func(_ *conversion, d direction, _ map[string]any, in, out []any) (err error) {
 		out[0] = in[0]
 		if r.whole || in[0] == absent {
 			return nil
 		}
-		if r.sides[1-d][0].isAnnotation() {
+		if d == annotates {
 			out[0], err = r.annotate(d, in[0])
 		} else {
 			out[0], err = r.unannotate(1-d, in[0])
@@ -156,7 +160,7 @@ func (r *rule) setDefault(raw json.RawMessage) *field.Error {
 	if _, text := value.(string); !text && r.anyPath().isAnnotation() {
 		return field.Invalid(r.at.Child("value"), clip.Text(string(raw)), "must be text, because it's for an annotation")
 	}
-	r.fills, r.value, r.valueSize = true, value, len(raw)
+	r.fills, r.value, r.valueSize = true, value, sizeOf(value)
 	r.make = func(_ *conversion, _ direction, _ map[string]any, _, out []any) error {
 		if len(out) > 0 {
 			out[0] = runtime.DeepCopyJSONValue(value)

@@ -81,9 +81,36 @@ type conversion struct {
 	values []any // on their way between two places, of the object and of those around it
 }
 
-// maxMade bounds what rules make of one object, in bytes. A default, a name or a text for each item of a list, and what an expression
+// maxMade bounds what rules make of one object, in bytes of memory. A default, a name or a text for each item of a list, and what an expression
 // has many times, could be gigabytes.
 const maxMade = 16 << 20
+
+// What values take in memory, about, in bytes.
+const (
+	mapSize   = 320 // a map with a field
+	valueSize = 48  // a value in a map or a list, an empty one as well
+)
+
+// sizeOf is about how many bytes of memory a value takes.
+func sizeOf(v any) int {
+	size := valueSize
+	switch v := v.(type) {
+	case string:
+		size += len(v)
+	case []any:
+		for _, item := range v {
+			size += sizeOf(item)
+		}
+	case map[string]any:
+		if len(v) > 0 {
+			size += mapSize
+		}
+		for name, member := range v {
+			size += len(name) + sizeOf(member)
+		}
+	}
+	return size
+}
 
 // grow counts what rules make.
 func (c *conversion) grow(size int) error {
@@ -144,8 +171,9 @@ func (c *conversion) step(object map[string]any, rules *block, d direction, from
 type block struct {
 	rules []*rule
 	lists []list
-	room  int // how many values the rules take and make
-	size  int // how many bytes they can make besides what they take
+	whole bool // it's a whole object's, which has annotations
+	room  int  // how many values the rules take and make
+	size  int  // how many bytes they can make besides what they take
 }
 
 // list has the rules for the items of a list.
@@ -263,7 +291,14 @@ func (b *block) put(c *conversion, object map[string]any, values []any, d direct
 			if out[i] == absent || r.fills && p.get(object) != absent {
 				continue
 			}
-			if err := p.put(object, out[i]); err != nil {
+			if _, text := out[i].(string); !text && b.whole && p.isAnnotation() {
+				return r.failed(c, d, fmt.Errorf("%s must be text, and would be %s", p, kindOf(out[i])))
+			}
+			made, err := p.put(object, out[i])
+			if err == nil {
+				err = c.grow(made * mapSize)
+			}
+			if err != nil {
 				return r.failed(c, d, err)
 			}
 		}
