@@ -228,6 +228,15 @@ func AtTime(instant time.Time) Option {
 	}
 }
 
+// Ago asks a get or a list for the state of so long ago by the server's clock, and else is AtTime.
+func Ago(d time.Duration) Option {
+	return func(s *settings) {
+		s.query.Set(instantParameter, max(0, d).String())
+		s.query.Del("resourceVersion")
+		s.query.Del("resourceVersionMatch")
+	}
+}
+
 // PageSize is how many objects a list fetches at once. Defaults to 500; 0 fetches all at once.
 func PageSize(n int) Option { return func(s *settings) { s.pageSize = n } }
 

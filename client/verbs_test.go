@@ -231,10 +231,16 @@ func TestUpdateKeeps(t *testing.T) {
 func TestUntil(t *testing.T) {
 	widgets, ctx := collection(t, define(t).URL), bounded(t)
 	var wait sync.WaitGroup
+	begun := make(chan struct{}) // closed when it's asked for the first time: nobody sees what was before
+	begin := sync.OnceFunc(func() { close(begun) })
 	size := func(n int) client.Condition[Widget] {
-		return func(w *Widget) (bool, error) { return w != nil && w.Spec.Size == n, nil }
+		return func(w *Widget) (bool, error) { begin(); return w != nil && w.Spec.Size == n, nil }
 	}
 	wait.Go(func() {
+		select {
+		case <-begun:
+		case <-ctx.Done():
+		}
 		for i := range 5 {
 			var err error
 			if i == 0 {

@@ -24,6 +24,47 @@ func convertedByRules(t testing.TB, rules string, specs ...string) string {
 		"spec.versions=["+strings.Join(versions, ",")+"]")
 }
 
+// TestRulesAreTried: a write is tried as it would be stored and read again, with the defaults of the stored version, and with the labels by which
+// expressions go; a list tells which object can't be converted.
+func TestRulesAreTried(t *testing.T) {
+	t.Parallel()
+	const text = `{"type":"string"}`
+	for _, c := range []struct{ name, rule, v1, v2, path, body, lost string }{
+		{"a default of the stored version", `{"join":{"from":["spec.first","spec.last"],"to":"spec.name","separator":" "}}`, `"first":` + text + `,"last":{"type":"string","default":"z"}`, `"name":` + text,
+			things2Path, thing("v2", "a", `,"spec":{"name":"b"}`), "spec.name"},
+		{"null, for which there's a default", `{"rename":{"from":"spec.a","to":"spec.b"}}`, `"a":{"type":"string","default":"z"}`, `"b":{"type":"string","nullable":true}`,
+			things2Path, thing("v2", "a", `,"spec":{"b":null}`), "spec.b"},
+		{"an integer that's no float64", `{"cel":{"from":"spec.a","to":"spec.b","forth":"double(value)","back":"value"}}`, `"a":{"type":"integer"}`, `"b":{"type":"number"}`,
+			thingsPath, thing("v1", "a", `,"spec":{"a":9007199254740993}`), "spec.a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := servertest.New(t)
+			s.PostYAML(definitionsPath, convertedByRules(t, `[{"versions":["v1","v2"],"rules":[`+c.rule+`]}]`, c.v1, c.v2))
+			if res, body := s.Do("POST", c.path, c.body, "Content-Type", "application/yaml"); res.StatusCode != 422 || !strings.Contains(body, `"field":"`+c.lost+`"`) {
+				t.Errorf("%s %s", res.Status, body)
+			}
+		})
+	}
+	s := servertest.New(t)
+	s.PostYAML(definitionsPath, convertedByRules(t, `[{"versions":["v1","v2"],"rules":[{"cel":{"from":"spec.a","to":"spec.b","forth":"self.metadata.labels.tier + value","back":"value.substring(self.metadata.labels.tier.size())"}}]}]`,
+		`"a":`+text, `"b":`+text))
+	labelled := strings.Replace(thing("v1", "a", `,"spec":{"a":"y"}`), `"name":"a"`, `"name":"a","labels":{"tier":"x"}`, 1)
+	check(t, s.PostYAML(thingsPath, labelled), "spec.a=y")
+	check(t, s.Get(things2Path+"/a"), "spec.b=xy")
+	send(t, s, 422, "PATCH", thingsPath+"/a", mergePatch, `{"metadata":{"labels":{"tier":null}}}`)
+
+	s = servertest.New(t)
+	plain := convertedByRules(t, `[{"versions":["v1","v2"]}]`, `"at":`+text, `"at":`+text)
+	s.PostYAML(definitionsPath, plain)
+	s.PostYAML(thingsPath, thing("v1", "a-good", `,"spec":{"at":"h:80"}`))
+	s.PostYAML(thingsPath, thing("v1", "b-bad", `,"spec":{"at":"h:x"}`))
+	ruled := convertedByRules(t, `[{"versions":["v1","v2"],"rules":[{"split":{"from":"spec.at","to":["spec.host","spec.port"],"separator":":"}}]}]`, `"at":`+text, `"host":`+text+`,"port":{"type":"integer"}`)
+	send(t, s, 200, "PATCH", definitionsPath+"/things.example.com?fieldManager=m&force=true", applyPatch, ruled)
+	if _, body := s.Do("GET", things2Path, ""); !strings.Contains(body, "b-bad") || strings.Contains(body, "a-good") {
+		t.Errorf("a list of which one can't be converted says %s", body)
+	}
+}
+
 // TestRules: what is created in one version is read and watched in the other one, by the rules of the definition.
 func TestRules(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 	}
 	return handle(func(w *response, r *http.Request) error {
 		to := w.ResponseWriter
-		if err := transaction.Of(r.Context()).InTurn(); err != nil { // operations meet faults in their order, so that a run can be repeated
-			return status.Error(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+		if err := inTurn(r); err != nil { // operations meet faults in their order, so that a run can be repeated
+			return err
 		}
 		hit := f.Strike(to, r, w.Asks, w.auditID)
 		if hit == nil {
@@ -40,6 +40,14 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 		}
 		return err
 	})
+}
+
+// inTurn waits until it's the turn of the operation of a transaction that a request is, if it's one.
+func inTurn(r *http.Request) error {
+	if err := transaction.Of(r.Context()).InTurn(); err != nil {
+		return status.Error(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+	}
+	return nil
 }
 
 // versions are those that stale lists may have.

@@ -204,6 +204,32 @@ func checkHistory(t *testing.T, s *servertest.Server, path string, want []seen) 
 	}
 }
 
+// TestHistoryBeforeHistory: of what is older than history the time is known as far as the object says it; how long ago something was is by the
+// server's clock.
+func TestHistoryBeforeHistory(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.FakeClock)
+	written := func(name string) string {
+		var h past
+		if err := json.Unmarshal([]byte(s.Get(configMaps+"/"+name+"?history=true")), &h); err != nil || len(h.Items) != 1 {
+			t.Fatalf("%v: %d versions", err, len(h.Items))
+		}
+		return h.Items[0].Time.Format(time.RFC3339) + " within " + h.Items[0].Within
+	}
+	s.PostYAML(configMaps, configMapNamed("x", "1"))
+	begun := s.Now().Add(time.Second).Format(time.RFC3339) + " within 1s"
+	for i := range 6 {
+		s.Advance(20 * time.Minute)
+		s.PostYAML(configMaps, configMapNamed(fmt.Sprint("y", i), "1"))
+	}
+	if got := written("x"); got != begun {
+		t.Errorf("it was written %s, want %s", got, begun)
+	}
+	if n := strings.Count(s.Get(configMaps+"?at=30m"), `"name":"y`); n != 4 { // those of 100, 80, 60 and 40 minutes ago
+		t.Errorf("%d were there half an hour ago", n)
+	}
+}
+
 // TestHistorySays: a history says when, by which manager and, where that's noted, for whom.
 func TestHistorySays(t *testing.T) {
 	t.Parallel()
@@ -336,7 +362,7 @@ func TestBadPasts(t *testing.T) {
 		{"/api/v1/componentstatuses/etcd-0?history=true", 400, "componentstatuses aren't stored, and so have no history"},
 		{widgetsPath + "?history=true", 400, "history is of one object, and isn't watched: get it by its name"},
 		{widgetsPath + "/a?history=true&resourceVersion=5", 400, "history begins with a version by from=5, and resourceVersion means nothing: leave it out"},
-		{widgetsPath + "?at=yesterday", 400, "at=yesterday isn't an instant, as 2026-11-23T10:00:00Z is"},
+		{widgetsPath + "?at=yesterday", 400, "at=yesterday is neither an instant, as 2026-11-23T10:00:00Z, nor how long ago, as 10m"},
 		{widgetsPath + "?at=2126-11-23T10:00:00Z", 400, ""},
 		{widgetsPath + "?at=2006-11-23T10:00:00Z", 410, ""},
 		{widgetsPath + "/a?at=2006-11-23T10:00:00Z", 410, ""},

@@ -20,6 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
+	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -275,6 +276,43 @@ func TestTransactionVersions(t *testing.T) {
 	}
 	if res, body := s.Do("GET", configMapsPath+"/goes", ""); res.StatusCode != http.StatusNotFound {
 		t.Errorf("what had a finalizer is there: %s", body)
+	}
+}
+
+// TestTransactionAnswers: what deletions are answered with counts as what a transaction writes does.
+func TestTransactionAnswers(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
+	const accounts = "/api/v1/namespaces/default/serviceaccounts"
+	var operations []string
+	for i := range 3 {
+		s.PostYAML(accounts, fmt.Sprintf(`{"metadata":{"name":"s%d"},"imagePullSecrets":[{"name":%q}]}`, i, strings.Repeat("x", bulk.MaxTransactionBytes/2)))
+		operations = append(operations, fmt.Sprintf(`{"delete":{"resource":"serviceaccounts","name":"s%d"}}`, i))
+	}
+	if code, _, body := transact(s, "", operations...); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("three of half of it are deleted: %d %.300s", code, body)
+	}
+	if code, _, body := transact(s, "", operations[0]); code != http.StatusOK {
+		t.Errorf("one: %d %.300s", code, body)
+	}
+	if code, _, body := transact(s, "", `{"check":{"resource":"componentstatuses","name":"etcd-0","cel":"true"}}`); code != http.StatusUnprocessableEntity || !strings.Contains(body, "aren't stored") {
+		t.Errorf("a check of what isn't stored: %d %s", code, body)
+	}
+}
+
+// TestTransactionMeetsFaults: its operations meet faults in their order.
+func TestTransactionMeetsFaults(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.Faults)
+	for i := range 10 {
+		s.Fault("once", faults.Rule{Match: faults.Match{Verbs: []string{"create"}, Resources: []string{"configmaps"}}, Every: 2, Times: 1, Status: &faults.Status{Code: 503}})
+		var operations []string
+		for j := range 6 {
+			operations = append(operations, `{"create":`+configMapNamed(fmt.Sprintf("c%d-%d", i, j), "1")+`}`)
+		}
+		if code, got, body := transact(s, "", operations...); code != http.StatusServiceUnavailable || !strings.Contains(got.Message, "operation 1 (create)") {
+			t.Fatalf("%d %s", code, body)
+		}
 	}
 }
 
@@ -544,10 +582,14 @@ func TestTransactionSeats(t *testing.T) {
 			t.Fatal(code, text)
 		}
 	}
+	post("root", configMapsPath, configMapNamed("there", "1"))
 	for i := range 50 {
 		operations := make([]string, 8)
 		for j := range operations {
 			operations[j] = `{"create":` + configMapNamed(fmt.Sprintf("x%d-%d", i, j), "1") + `}`
+		}
+		if i%2 == 1 { // a check is a read, which takes its seat in its turn
+			operations[5] = `{"check":{"resource":"configmaps","name":"there","cel":"true"}}`
 		}
 		if code, text := post("bob", bulk.TransactionsPath, `{"operations":[`+strings.Join(operations, ",")+`]}`); code != http.StatusOK {
 			t.Fatalf("transaction %d: %d %s", i, code, text)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ type plan struct {
 	labels selectors.LabelSelector // of what is meant: objects that it selects now or selected then
 	steps  []Step
 	notes  []string        // for the user
+	left   bool            // an object is left alone, because it's being deleted
 	alive  map[string]bool // whether an object of a uid is there now, of those that were asked about
 }
 
@@ -51,7 +53,10 @@ func (p *plan) add(ctx context.Context, kind client.ResourceInfo, of client.Coll
 	if err != nil {
 		return err
 	}
-	if name != "" && len(then) == 0 {
+	switch {
+	case name != "" && len(then) == 0 && len(now) == 0:
+		return fmt.Errorf("%s %q doesn't exist, and didn't at version %s", of, name, p.at)
+	case name != "" && len(then) == 0:
 		return fmt.Errorf("%s %q didn't exist at version %s: to have it so again, delete it", of, name, p.at)
 	}
 	names := map[string]bool{}
@@ -111,6 +116,7 @@ func (p *plan) compare(ctx context.Context, kind client.ResourceInfo, name strin
 	withStatus := !slices.Contains(kind.Subresources, "status")
 	switch {
 	case dying(now):
+		p.left = true
 		p.notes = append(p.notes, fmt.Sprintf("%s %s is being deleted, and left alone", own.FullName(kind), name))
 		return nil
 	case dying(then):
@@ -126,17 +132,24 @@ func (p *plan) compare(ctx context.Context, kind client.ResourceInfo, name strin
 		if made(then, withStatus) {
 			return nil
 		}
+		addresses := addressesOf(then)
 		own.Strip(then, withStatus)
+		maps.Copy(document.Map(then, "spec"), addresses) // as long as nobody else has them
 		if err := p.keepOwners(ctx, kind, name, then); err != nil {
 			return err
 		}
 		step.Change, step.operation = "created", client.Creating(then)
 	default:
+		another := document.Text(then, "metadata", "uid") != document.Text(now, "metadata", "uid")
+		if another { // the one of then is gone for good, and this one has what the server gave it
+			given := addressesOf(now)
+			own.Strip(then, withStatus)
+			if spec := document.Map(then, "spec"); spec != nil {
+				maps.Copy(spec, given)
+			}
+		}
 		if same(then, now, withStatus) {
 			return nil
-		}
-		if document.Text(then, "metadata", "uid") != document.Text(now, "metadata", "uid") { // the one of then is gone for good
-			own.Strip(then, withStatus)
 		}
 		if err := p.keepOwners(ctx, kind, name, then); err != nil {
 			return err
@@ -151,6 +164,19 @@ func (p *plan) compare(ctx context.Context, kind client.ResourceInfo, name strin
 	}
 	p.steps = append(p.steps, step)
 	return nil
+}
+
+// addressesOf returns what the server gives a Service, and a client may ask for.
+func addressesOf(o document.Object) map[string]any {
+	addresses := map[string]any{}
+	if own.KindOf(o) == "Service" {
+		for _, name := range []string{"clusterIP", "clusterIPs"} {
+			if address, has := document.Map(o, "spec")[name]; has {
+				addresses[name] = address
+			}
+		}
+	}
+	return addresses
 }
 
 // keepOwners leaves of an object's owners those that are there now: with others, the object would be deleted as soon as it's back.

@@ -97,6 +97,9 @@ func (c *command) run(ctx context.Context, server *client.Client, p cli.Process)
 	for _, note := range made.notes {
 		fmt.Fprintln(p.Err, note)
 	}
+	if len(made.steps) == 0 && c.name != "" && made.left {
+		return fmt.Errorf("nothing was changed: try again when %s is gone", c.name)
+	}
 	if len(made.steps) == 0 {
 		fmt.Fprintf(p.Err, "nothing differs from version %s\n", made.at)
 		return nil

@@ -11,8 +11,9 @@ import (
 // Moment is a state of the past as a flag names it. The zero value is none.
 type Moment struct {
 	text    string
-	version string    // a resourceVersion; "" for an instant
-	instant time.Time // zero for a version
+	version string        // a resourceVersion; "" for an instant
+	instant time.Time     // zero for a version, and for how long ago it was
+	ago     time.Duration // by the server's clock
 }
 
 // momentForms says what a Moment can be.
@@ -32,7 +33,7 @@ func (m *Moment) Set(text string) error {
 		return nil
 	}
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		m.instant = time.Now().Add(-ago)
+		m.ago = ago
 		return nil
 	}
 	var err error
@@ -50,6 +51,8 @@ func (m *Moment) Options() []client.Option {
 	switch {
 	case m.version != "":
 		return []client.Option{client.At(m.version)}
+	case m.Given() && m.instant.IsZero():
+		return []client.Option{client.Ago(m.ago)}
 	case m.Given():
 		return []client.Option{client.AtTime(m.instant)}
 	}

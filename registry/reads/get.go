@@ -73,7 +73,7 @@ func (e Reader) get(ctx context.Context, r *registry.Request) (registry.Result, 
 		return registry.Result{}, e.Fail(r.Name, err)
 	}
 	if o == nil {
-		return registry.Result{}, e.Fail(r.Name, storage.ErrNotFound)
+		return registry.Result{Warnings: warnings}, e.Fail(r.Name, storage.ErrNotFound)
 	}
 	if r.Subresource == registry.AtScale {
 		raw, err := e.ShowScale(ctx, shown, o)

@@ -207,7 +207,9 @@ func (w *walk) finish(ctx context.Context, before *step) error {
 			of = before.tree
 		}
 	case s.err != nil:
-		v.Unreadable = s.err.Error()
+		if v.Unreadable = s.err.Error(); s.Created {
+			v.Change = "created"
+		}
 	case s.Created:
 		v.Change, v.Manager = "created", changer("", s.managers)
 	case before != nil && before.tree != nil:

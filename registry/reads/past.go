@@ -60,9 +60,12 @@ const exactly = 2 * time.Second
 func (e Reader) revisionAt(text string) (rev storage.Revision, lag time.Duration, err error) {
 	r := e.Res.Registry
 	instant, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1)) // an offset's plus sign that nobody has escaped is a space
+	if ago, notAgo := time.ParseDuration(text); notAgo == nil && ago >= 0 {
+		instant, err = r.Clock.Now().Add(-ago), nil
+	}
 	switch {
 	case err != nil:
-		return 0, 0, registry.BadRequest("at=%s isn't an instant, as 2026-11-23T10:00:00Z is", clip.Text(text))
+		return 0, 0, registry.BadRequest("at=%s is neither an instant, as 2026-11-23T10:00:00Z, nor how long ago, as 10m", clip.Text(text))
 	case instant.After(r.Clock.Now()):
 		return 0, 0, registry.BadRequest("at=%s is in the future: it's %s now", clip.Text(text), r.Clock.Now().UTC().Format(time.RFC3339))
 	case r.Times == nil:

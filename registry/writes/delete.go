@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // Delete removes the object that Target names. If finalizers hold the object, Delete marks it as being deleted. The body is
@@ -386,7 +387,7 @@ func (d *deletion) check(old *kube.Object, uid string) error {
 	if pre.UID != nil && string(*pre.UID) != uid {
 		return refuse(otherUID, string(*pre.UID), uid)
 	}
-	if v := pre.ResourceVersion; v != nil && *v != old.Revision.String() {
+	if v := pre.ResourceVersion; v != nil && (*v != old.Revision.String() || old.Revision == transaction.NewRevision) { // which no object has
 		return refuse(otherVersion, *v, old.Revision.String())
 	}
 	return nil

@@ -92,6 +92,7 @@ func (e Writer) Make(ctx context.Context, m Made) (storage.Revision, error) {
 	if err := w.trackMade(o); err != nil {
 		return 0, err
 	}
+	ctx = onOwnAccount(ctx)
 	stored, err := w.bracketed(ctx, func() (*kube.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
 		return 0, err
@@ -241,6 +242,14 @@ func (w *write) encoded(ctx context.Context, next, prev *object.Object) (outcome
 	return outcome{value: raw, remove: remove}, err
 }
 
+// onOwnAccount returns a context whose writes are noted as nobody's: who made the request on whose way they are hasn't asked for them.
+func onOwnAccount(ctx context.Context) context.Context {
+	if storage.GuardsOf(ctx).Author == "" {
+		return ctx
+	}
+	return storage.WithAuthor(ctx, "")
+}
+
 // ownWrite runs a write of the server's own on the endpoint that stores the resource's objects. decide makes what decides
 // about the object. If the definition changes meanwhile, the write runs again under the new one.
 func (e Writer) ownWrite(ctx context.Context, namespace, name string, decide func(w *write) func(old *kube.Object) (outcome, error)) (storage.Revision, error) {
@@ -248,6 +257,7 @@ func (e Writer) ownWrite(ctx context.Context, namespace, name string, decide fun
 	if err != nil {
 		return 0, err
 	}
+	ctx = onOwnAccount(ctx)
 	for to := e.Res.Storage; to != nil; {
 		w := &write{Writer: Of(to), Target: registry.Target{Namespace: namespace, Name: name}, targetKey: key}
 		w.manager = e.Res.Registry.Manager

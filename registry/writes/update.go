@@ -17,6 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/reads"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 // Update replaces the object that Target names, or one of its subresources, by the body, and answers with the object as it
@@ -172,7 +173,7 @@ func (w *write) checkVersion(in, prev *object.Object) error {
 	if err != nil {
 		return registry.Unforeseen(clip.Text(err.Error()))
 	}
-	if rev.String() != prev.Meta.ResourceVersion {
+	if rev.String() != prev.Meta.ResourceVersion || rev == transaction.NewRevision && !w.patches { // which no object has, and a patch has from prev
 		return e.Conflict(name)
 	}
 	return nil

@@ -271,7 +271,13 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 
 // on returns what an outcome makes of an object that keeps its revision.
 func (c outcome) on(old *kube.Object) *kube.Object {
-	if old == nil || c.value == nil || string(c.value) == string(old.Raw()) {
+	switch {
+	case old == nil:
+		return nil
+	case old.Revision == transaction.NewRevision: // a dry run's
+		old = kube.NewObject(old.Key, old.Raw(), 0)
+	}
+	if c.value == nil || string(c.value) == string(old.Raw()) {
 		return old
 	}
 	return kube.NewObject(old.Key, c.value, old.Revision)
@@ -297,6 +303,11 @@ func (w *write) storeOutcome(ctx context.Context, old *kube.Object, c outcome) (
 		// deleted all the same.
 		if shown, err := w.View.Shown(ctx, old); err == nil {
 			c.value = shown.Raw()
+		}
+	}
+	if op := w.operation(ctx); op != nil && w.Typed != nil && w.Typed.ReturnDeleted {
+		if err := op.Answers(len(c.value)); err != nil {
+			return nil, err
 		}
 	}
 	rev, err := w.store(ctx).Delete(w.Res.Noting(ctx), old.Key, old.Revision)

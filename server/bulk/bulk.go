@@ -428,6 +428,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 
 // result is the answer as a result.
 func (r *recorder) result(warnings []string) result {
+	if r.code == 0 {
+		return refused(errors.New("nothing was answered"))
+	}
 	text := bytes.TrimSpace(r.body.Bytes())
 	if r.code < http.StatusBadRequest {
 		return result{Code: r.code, Object: text, Warnings: warnings}

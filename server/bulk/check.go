@@ -58,6 +58,8 @@ func (c *checked) judge(ctx context.Context, e *registry.Endpoint, namespace str
 		return got, false
 	case e == nil: // it wasn't served a moment ago
 		return refused(registry.Refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "nothing of that kind is served: see /apis")), false
+	case e.Typed != nil && (e.Typed.Unstored.Answer != nil || e.Typed.Unstored.Forward != nil || e.Typed.Unstored.Shown != nil):
+		return refused(registry.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, e.Plural+" aren't stored, so there's nothing to check")), false
 	}
 	var at storage.Revision
 	if !absent {

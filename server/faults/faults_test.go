@@ -373,7 +373,13 @@ func TestStale(t *testing.T) {
 		t.Errorf("a query that doesn't parse is answered %s %s", res.Status, body)
 	}
 	hits := len(fault.Log())
-	for _, path := range []string{"?resourceVersion=" + newest, "?resourceVersion=" + newest + "&resourceVersionMatch=NotOlderThan"} {
+	for _, path := range []string{"?resourceVersion=" + newest, "?resourceVersion=" + newest + "&resourceVersionMatch=NotOlderThan", "?at=" + time.Now().Add(time.Minute).UTC().Format(time.RFC3339)} {
+		if strings.HasPrefix(path, "?at=") { // it isn't there yet, which is told of the instant alone
+			if _, body := s.Do(http.MethodGet, configMaps+path, ""); !strings.Contains(body, "is in the future") {
+				t.Errorf("%s: %s", path, body)
+			}
+			continue
+		}
 		if version, _ := namesIn(t, s.Get(configMaps+path)); version < newest {
 			t.Errorf("the list that asks for %s is of %s", path, version)
 		}

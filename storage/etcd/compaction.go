@@ -78,7 +78,8 @@ const timesInterval = time.Minute
 
 // look notes which revision is the newest now, and tells whether that is to be saved.
 func (p *past) look() (due bool) {
-	p.marks.times.Look(storage.Revision(p.local.KV().Rev()), p.marks.own.Now())
+	before := p.marks.own.Now()
+	p.marks.times.Look(storage.Revision(p.local.KV().Rev()), before, p.marks.own.Now())
 	return time.Since(p.saved) >= timesInterval
 }
 

@@ -99,7 +99,7 @@ func (d *dataDir) loadMarks(o Options, revision int64) (*marks, error) {
 	} else {
 		m.list, m.times = history.Marks{m.now(revision)}, history.Times{}
 	}
-	m.times.Look(storage.Revision(revision), m.began)
+	m.times.Look(storage.Revision(revision), m.began, m.began)
 	return m, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
+	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
 )
 
 func openTest(t *testing.T, o Options) *Server {
@@ -318,5 +319,69 @@ func TestDeletionWithNote(t *testing.T) {
 				t.Errorf("a write that was judged before: %v", err)
 			}
 		})
+	}
+}
+
+// On a low disk deletions go on, alone and in transactions, also where it would be noted who asked for them.
+func TestDiskFullDeletions(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir()})
+	s.haltKeeper()
+	w := kv.NewWriter(s.Client)
+	var revs []storage.Revision
+	key := func(i int) string { return fmt.Sprint(storage.Root, "core/configmaps/default/", i) }
+	for i := range 6 {
+		rev, err := w.Create(t.Context(), key(i), []byte("v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		revs = append(revs, rev)
+	}
+	s.keeper.room.disk = func() (diskSpace, error) { return diskSpace{free: 10 << 20, total: 8 << 30}, nil }
+	if _, err := s.keeper.guardDisk(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	by := storage.WithAuthor(t.Context(), "jane")
+	if _, err := w.Delete(by, key(0), revs[0]); err != nil {
+		t.Errorf("alone: %v", err)
+	}
+	for name, c := range map[string]struct {
+		ctx context.Context
+		of  []int
+	}{"two": {t.Context(), []int{1, 2}}, "one with an author": {by, []int{3}}, "two with an author": {by, []int{4, 5}}} {
+		var b storage.Batch
+		for _, i := range c.of {
+			b.Conditions = append(b.Conditions, storage.Condition{Key: key(i), Revision: revs[i]})
+			b.Writes = append(b.Writes, storage.Write{Key: key(i), Removed: true})
+		}
+		if _, _, err := w.Commit(c.ctx, b); err != nil {
+			t.Errorf("a transaction of %s: %v", name, err)
+		}
+	}
+	b := storage.Batch{Writes: []storage.Write{{Key: key(6), Value: []byte("v")}, {Key: key(7), Value: []byte("v")}}}
+	if _, _, err := w.Commit(t.Context(), b); !errors.Is(err, storage.ErrNoSpace) {
+		t.Errorf("a transaction that writes: %v", err)
+	}
+}
+
+// TestLargeConflict: of a transaction that is nearly as large as one may be it's told what doesn't hold.
+func TestLargeConflict(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true})
+	w := kv.NewWriter(s.Client)
+	batch := func(round int) (b storage.Batch) {
+		for i := range 128 {
+			key := fmt.Sprintf(storage.Root+"core/configmaps/default/%d-%d-", round, i)
+			key += strings.Repeat("k", 170-len(key))
+			b.Writes = append(b.Writes, storage.Write{Key: key, Value: []byte(strings.Repeat("v", transaction.MaxBytes/128))})
+			b.Conditions = append(b.Conditions, storage.Condition{Key: key})
+		}
+		return b
+	}
+	if _, _, err := w.Commit(t.Context(), batch(0)); err != nil {
+		t.Fatal("it's too large in any case:", err)
+	}
+	b := batch(1)
+	b.Conditions[5].Revision = 7
+	if _, broken, err := w.Commit(t.Context(), b); !errors.Is(err, storage.ErrConditionFailed) || len(broken) != 1 || broken[0] != b.Conditions[5] {
+		t.Errorf("%d conditions are broken, %v", len(broken), err)
 	}
 }

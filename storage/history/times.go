@@ -20,20 +20,19 @@ type Times struct {
 // span says that the revisions after the one of the span before it, through this one, were written between two instants.
 type span struct {
 	through  storage.Revision
-	from, to time.Time // from is zero where the first look found what was there
+	from, to time.Time // from is zero where the first look found what was there, and of what was cut
 }
 
 // maxSpans bounds the memory of Times, and what a process saves of them: an hour has 3,600 seconds. Where more looks have found something, the
 // older half gets half as exact.
 const maxSpans = 8192
 
-// Look notes that a revision is the newest at an instant. A clock that was set back makes an instant that lies before others.
-func (t *Times) Look(newest storage.Revision, now time.Time) {
+// Look notes that a revision was the newest at a moment between two instants. A clock that was set back makes an instant that lies before others.
+func (t *Times) Look(newest storage.Revision, before, after time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now = now.Round(0) // without the monotonic clock
-	begun := now.Truncate(time.Millisecond)
-	ended := now.Add(time.Millisecond - 1).Truncate(time.Millisecond) // both as they're saved
+	begun := before.Round(0).Truncate(time.Millisecond)
+	ended := after.Round(0).Add(time.Millisecond - 1).Truncate(time.Millisecond) // both as they're saved, and without the monotonic clock
 	from := t.looked
 	if from.After(begun) {
 		from = begun
@@ -56,12 +55,14 @@ func (t *Times) thinLocked() {
 	t.spans = slices.Delete(t.spans, 1+len(old)/2, 1+len(old))
 }
 
-// Cut forgets what is only about revisions up to one that history doesn't have any more. The one itself is the state with which history begins.
+// Cut forgets when revisions were written that history doesn't have any more, but for the one itself: that's the state with which history begins.
+// What is older and still there is known to be older.
 func (t *Times) Cut(compacted storage.Revision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if i := slices.IndexFunc(t.spans, func(s span) bool { return s.through >= compacted }); i > 0 {
-		t.spans = slices.Delete(t.spans, 0, i)
+		t.spans = slices.Delete(t.spans, 0, i-1)
+		t.spans[0].from = time.Time{}
 	}
 }
 

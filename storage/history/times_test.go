@@ -19,7 +19,7 @@ func looked() *Times {
 		rev     storage.Revision
 		seconds int
 	}{{10, 0}, {10, 1}, {20, 2}, {20, 3}, {20, 60}, {30, 61}, {40, 55}, {40, 56}} { // the clock was set back after 61
-		t.Look(look.rev, at(look.seconds))
+		t.Look(look.rev, at(look.seconds), at(look.seconds))
 	}
 	return t
 }
@@ -87,7 +87,7 @@ func TestTimesSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := looked()
-	read.Look(1000, at(1000))
+	read.Look(1000, at(1000), at(1000))
 	if err := json.Unmarshal(saved, read); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestTimesSaved(t *testing.T) {
 	if err != nil || string(again) != string(saved) {
 		t.Errorf("%s became %s, %v", saved, again, err)
 	}
-	read.Look(50, at(3600)) // by the next process
+	read.Look(50, at(3600), at(3600)) // by the next process
 	if from, to, ok := read.Of(45, at(3601)); !ok || !from.Equal(at(56)) || !to.Equal(at(3600)) {
 		t.Errorf("what was written between the last save and the next start: %v to %v, %t", from, to, ok)
 	}
@@ -112,7 +112,7 @@ func TestTimesBounded(t *testing.T) {
 	times := &Times{}
 	const looks = 5 * maxSpans
 	for i := range looks {
-		times.Look(storage.Revision(i+1), at(i))
+		times.Look(storage.Revision(i+1), at(i), at(i))
 	}
 	if n := len(times.spans); n > maxSpans {
 		t.Errorf("%d spans", n)
@@ -127,7 +127,15 @@ func TestTimesBounded(t *testing.T) {
 		t.Errorf("one of the newest is known within %v", to.Sub(from))
 	}
 	times.Cut(looks - 5)
-	if n := len(times.spans); n != 6 {
+	if n := len(times.spans); n != 7 { // one for all that was before
 		t.Errorf("%d spans are left of 6 revisions", n)
+	}
+	for _, rev := range []storage.Revision{1, looks / 2, looks - 6} {
+		if from, to, ok := times.Of(rev, at(looks)); ok {
+			t.Errorf("revision %d, which is before history: from %v to %v", rev, from, to)
+		}
+	}
+	if from, to, ok := times.Of(looks-5, at(looks)); !ok || !from.Equal(at(looks-7)) || !to.Equal(at(looks-6)) {
+		t.Errorf("the revision with which history begins: from %v to %v, %t", from, to, ok)
 	}
 }

@@ -33,7 +33,7 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 		writes = writes[:len(b.Writes)] // deletions make space: they're done without a note of them
 		res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
 	}
-	if err == nil && !res.Succeeded { // it's tried once more, with reads that tell what doesn't hold: most of the time they'd be for nothing
+	for err == nil && !res.Succeeded && len(res.Responses) == 0 { // reads tell what doesn't hold: with the writes they'd be for nothing most of the time
 		if err := ctx.Err(); err != nil {
 			return 0, nil, Wrap(commitOp, storage.Root, err)
 		}
@@ -41,7 +41,9 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 		for i, c := range b.Conditions {
 			reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())
 		}
-		res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, reads)
+		if res, err = w.sendBatch(ctx, comparisons(b.Conditions), nil, reads); err == nil && res.Succeeded { // by now it holds
+			res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
+		}
 	}
 	switch {
 	case err != nil && errors.Is(translate(err), storage.ErrNoSpace):

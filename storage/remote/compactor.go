@@ -93,7 +93,7 @@ type compactor struct {
 // look notes where etcd is, and compacts up to where it was History ago. It does neither if another process has done so since
 // the last look, or if it's the first one: how old that process's state is can't be known.
 func (k *compactor) look(ctx context.Context, now time.Time) error {
-	s := k.store
+	s, begun := k.store, time.Now()
 	// The state is read before the window. A compaction of another process in between has changed the state, and nothing is
 	// written then.
 	got, err := s.get(ctx, readTimeout, compactionKey)
@@ -115,7 +115,7 @@ func (k *compactor) look(ctx context.Context, now time.Time) error {
 		before.Seen = max(before.Seen, compacted)
 	}
 	at, next := before.next(w, k.old())
-	s.times.Look(newest, now)
+	s.times.Look(newest, now, now.Add(time.Since(begun)))
 	s.times.Cut(max(compacted, at))
 	if next.Times, err = json.Marshal(&s.times); err != nil {
 		return err

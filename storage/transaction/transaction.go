@@ -224,15 +224,22 @@ func (o *Operation) Keep(ctx context.Context, key string, expected storage.Revis
 	o.of.mu.Lock()
 	o.decideLocked(o.key, []storage.Condition{{Key: key, Revision: expected}})
 	o.creates = false
+	o.of.mu.Unlock()
+	if err := o.Answers(size); err != nil {
+		return err
+	}
+	_, err := o.wait(ctx)
+	return err
+}
+
+// Answers counts the bytes of an object with which a deletion is answered, once. The error is storage.ErrTooLarge.
+func (o *Operation) Answers(size int) error {
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
 	err := o.of.growLocked(size - o.kept)
 	if err == nil {
 		o.kept = size
 	}
-	o.of.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	_, err = o.wait(ctx)
 	return err
 }
 

@@ -202,3 +202,55 @@ func TestUnconvertible(t *testing.T) {
 		}
 	}
 }
+
+// TestMade: what rules make counts as the memory that it takes.
+func TestMade(t *testing.T) {
+	nest := text
+	for range 95 {
+		nest = `{"type":"object","properties":{"b":` + nest + `}}`
+	}
+	empty := "[" + strings.TrimSuffix(strings.Repeat("{},", 60000), ",") + "]"
+	items := func(n int) string {
+		return `{"spec": {"l": [` + strings.TrimSuffix(strings.Repeat(`{"a":""},`, n), ",") + `]}}`
+	}
+	for name, c := range map[string]struct {
+		rule, v2 string
+		items    int
+	}{
+		"objects that lead to a field": {`{move: {from: "spec.l[*].a", to: "spec.l[*]` + strings.Repeat(".b", 95) + `"}}`, `"l":{"type":"array","items":` + nest + `}`, 2000},
+		"a default of many objects":    {`{default: {to: "spec.l[*].d", value: ` + empty + `}}`, listOf("l", `"a":`+text+`,"d":{"x-kubernetes-preserve-unknown-fields":true}`), 20},
+	} {
+		r := compiled(t, definition(t, pair(c.rule), listOf("l", `"a":`+text), c.v2))
+		if err := r.Convert(t.Context(), object(t, items(c.items)), "v1", "v2"); err == nil || !strings.Contains(err.Error(), "the rules make more than") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := r.Convert(t.Context(), object(t, items(2)), "v1", "v2"); err != nil {
+			t.Errorf("%s, of two items: %v", name, err)
+		}
+	}
+}
+
+// TestAnnotationsOfItems: what an item of a list has at metadata.annotations is a field as any other.
+func TestAnnotationsOfItems(t *testing.T) {
+	of := func(name string) string {
+		return listOf("l", `"metadata":{"type":"object","properties":{"annotations":{"type":"object","properties":{"`+name+`":{"type":"integer"}}}}}`)
+	}
+	r := compiled(t, definition(t, pair(`{rename: {from: "spec.l[*].metadata.annotations.a", to: "spec.l[*].metadata.annotations.b"}}`), of("a"), of("b")))
+	o := object(t, `{"spec": {"l": [{"metadata": {"annotations": {"a": 1}}}]}}`)
+	if err := r.Convert(t.Context(), o, "v1", "v2"); err != nil || !strings.Contains(encoded(t, o), `{"b":1}`) {
+		t.Errorf("%s, %v", encoded(t, o), err)
+	}
+}
+
+// TestSchemasAndNames: an embedded resource loses its metadata in a plain object, and an annotation has a name that annotations can have.
+func TestSchemasAndNames(t *testing.T) {
+	plain := `"t":{"type":"object","properties":{"spec":` + text + `}}`
+	for name, d := range map[string]*apiextensionsv1.CustomResourceDefinition{
+		"it's an embedded resource":        definition(t, pair(), strings.Replace(plain, `"object",`, `"object","x-kubernetes-embedded-resource":true,`, 1), plain),
+		"an annotation can't be called so": definition(t, pair(`{move: {from: spec.a, to: "metadata.annotations[not a key!]"}}`), `"a":`+text, ``),
+	} {
+		if _, errs := New(d); len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), name) {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
