@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/negotiation"
 	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
@@ -95,13 +96,13 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 }
 
 // statusOf returns the Status that an error becomes. A Status 500 that says internal error is logged, too: what failed is in
-// the server, or in a webhook that it calls. A 507 isn't logged: a full disk would fill its own log.
+// the server, or in a webhook that it calls; a fault is in its own. A 507 isn't logged: a full disk would fill its own log.
 func (w *response) statusOf(r *http.Request, err error) metav1.Status {
 	var known apierrors.APIStatus
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &known) && known.Status().Code >= 400:
-		if s := known.Status(); s.Code == http.StatusInternalServerError && s.Reason == metav1.StatusReasonInternalError {
+		if s := known.Status(); s.Code == http.StatusInternalServerError && s.Reason == metav1.StatusReasonInternalError && !apierrors.HasStatusCause(err, faults.Cause) {
 			w.internal(r, err)
 		}
 		return known.Status()

@@ -4,13 +4,10 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/go-chi/chi/v5"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
-	"github.com/apiserver-lite/apiserver-lite/server/status"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
-	"github.com/apiserver-lite/apiserver-lite/storage/transaction"
+	"github.com/go-chi/chi/v5"
 )
 
 // faulty returns the routes with the faults before them that rules ask for, or the routes themselves on a server without faults. Who asks is known by
@@ -22,7 +19,7 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 	}
 	return handle(func(w *response, r *http.Request) error {
 		to := w.ResponseWriter
-		if err := inTurn(r); err != nil { // operations meet faults in their order, so that a run can be repeated
+		if err := bulk.InTurn(r); err != nil { // operations meet faults in their order, so that a run can be repeated
 			return err
 		}
 		hit := f.Strike(to, r, w.Asks, w.auditID)
@@ -40,14 +37,6 @@ func (h *handler) faulty(routes http.Handler) http.Handler {
 		}
 		return err
 	})
-}
-
-// inTurn waits until it's the turn of the operation of a transaction that a request is, if it's one.
-func inTurn(r *http.Request) error {
-	if err := transaction.Of(r.Context()).InTurn(); err != nil {
-		return status.Error(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
-	}
-	return nil
 }
 
 // versions are those that stale lists may have.

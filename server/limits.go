@@ -311,7 +311,7 @@ func (h *handler) readThenSit(w *response, r *http.Request, class inflight.Class
 		w.upload.read = true
 	}
 	if class != inflight.Write { // a read, as a check makes one, doesn't ask for its turn later
-		if err := inTurn(r); err != nil {
+		if err := bulk.InTurn(r); err != nil {
 			return err
 		}
 		return h.takeSeat(w, r, class, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/internal/commandline"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -141,6 +142,48 @@ func TestUndo(t *testing.T) {
 				t.Errorf("again, it ends with %d %q %q", code, out, errs)
 			}
 		})
+	}
+}
+
+// TestUndoOfService: a Service gets the address back that it had, as long as it's free, and another one of its name keeps its own.
+func TestUndoOfService(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
+	const services = "/api/v1/namespaces/default/services"
+	service := func(port int, address string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"s"},"spec":{"ports":[{"port":%d}],"clusterIP":%q}}`, port, address)
+	}
+	is := func(port int, address string) {
+		t.Helper()
+		if text := s.Get(services + "/s"); !strings.Contains(text, fmt.Sprintf(`"clusterIP":%q`, address)) || !strings.Contains(text, fmt.Sprintf(`"port":%d`, port)) {
+			t.Errorf("it's %s, want %d at %s", text, port, address)
+		}
+	}
+	s.PostYAML(services, service(80, "10.0.0.111"))
+	version := versionNow(t, s)
+	undo := func(want string) {
+		t.Helper()
+		if code, out, errs := run(t, s, "service", "s", "--to", version); code != 0 || out+errs != want && out != want {
+			t.Errorf("it ends with %d %q %q", code, out, errs)
+		}
+	}
+	do(t, s, "DELETE", services+"/s", "")
+	undo("services/default/s created\n")
+	is(80, "10.0.0.111")
+	undo("nothing differs from version " + version + "\n")
+	do(t, s, "DELETE", services+"/s", "")
+	s.PostYAML(services, service(81, "10.0.0.112"))
+	undo("services/default/s changed\n")
+	is(80, "10.0.0.112")
+	undo("nothing differs from version " + version + "\n")
+	if code, _, errs := run(t, s, "service", "none", "--to", version); code != 1 || !strings.Contains(errs, "doesn't exist, and didn't at version") {
+		t.Errorf("what never was: %d %q", code, errs)
+	}
+	s.PostYAML(configMaps, `{"metadata":{"name":"held","finalizers":["example.com/f"]}}`)
+	version = versionNow(t, s)
+	do(t, s, "DELETE", "/api/v1/namespaces/default/configmaps/held", "")
+	if code, _, errs := run(t, s, "configmap", "held", "--to", version); code != 1 || !strings.Contains(errs, "nothing was changed: try again when held is gone") {
+		t.Errorf("what is being deleted: %d %q", code, errs)
 	}
 }
 

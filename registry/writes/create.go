@@ -235,7 +235,7 @@ func (w *write) storeNew(ctx context.Context, o *object.Object, raw []byte, cond
 		return nil, registry.BadRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(w.Name), path.Base(w.targetKey))
 	}
 	rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
-	w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
+	w.told.unknown = errors.Is(err, storage.ErrUnknownOutcome)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (w *write) settled(stored *kube.Object) {
 		return
 	}
 	switch t := w.Res.Turn; {
-	case w.unknown && !t.Passes:
+	case w.told.unknown && !t.Passes:
 		t.Leave(w.turn.Revision, settle)
 	case stored == nil: // also if nobody knows, where the next write takes the turn: then it has excluded this one, or sees its object
 		settle(0)

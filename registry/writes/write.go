@@ -36,8 +36,7 @@ type write struct {
 	shown      *form.Shown                     // how the answer shows the object
 	made       []byte                          // what is to be stored, as the message that the answer has; nil if there's none
 	settle     registry.Settle                 // of what was claimed for the object; nil: nothing
-	unknown    bool                            // storage was given the object, and nobody knows whether it's stored
-	turn       storage.Condition               // in which it was; without a Key there are no turns
+	turn       storage.Condition               // in which storage is given the object; without a Key there are no turns
 	warnings   []string                        // for the client, besides the answer
 	patches    bool                            // it's a patch, of whatever type
 	applies    bool                            // it's a server-side apply
@@ -45,8 +44,14 @@ type write struct {
 	unlabelled bool                            // the client sends a new object that says no labels
 	otherKind  *string                         // the kind that the body says it's of, if it isn't the resource's: validation refuses it
 	left       left                            // by hooks
-	definition storage.Revision                // of the resource's definition, where that was found to be newer than Condition, and to say the same
-	released   storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
+	told       answers                         // by storage
+}
+
+// answers is what a write has learnt from storage.
+type answers struct {
+	unknown    bool             // storage was given the object, and nobody knows whether it's stored
+	definition storage.Revision // of the resource's definition, where that was found to be newer than Condition, and to say the same
+	released   storage.Revision // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
@@ -95,8 +100,8 @@ func (w *write) askCreate(ctx context.Context) error {
 
 // answer shows what was stored.
 func (w *write) answer(ctx context.Context, stored *kube.Object) (registry.Result, error) {
-	if w.released != 0 { // kube-apiserver answers with what was sent, which has the version before
-		stored = kube.NewObject(stored.Key, stored.Raw(), w.released)
+	if w.told.released != 0 { // kube-apiserver answers with what was sent, which has the version before
+		stored = kube.NewObject(stored.Key, stored.Raw(), w.told.released)
 	}
 	if w.shown.Encoding == form.Protobuf {
 		// Mostly the object is in the cache by now. What is made of that one is kept for those who read it next.
@@ -248,10 +253,10 @@ func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide fun
 		}
 		if !verdict {
 			stored, err := w.storeOutcome(w.inItsTurn(ctx), old, c)
-			w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
+			w.told.unknown = errors.Is(err, storage.ErrUnknownOutcome)
 			if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrOutOfTurn) {
 				if c.remove && c.value != nil && old.Revision != transaction.NewRevision {
-					w.released = old.Revision
+					w.told.released = old.Revision
 				}
 				return stored, err
 			}
@@ -325,7 +330,7 @@ func (w *write) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (
 		return rev, err
 	}
 	for cond := w.Res.Condition; ; {
-		cond.Revision = max(cond.Revision, w.definition)
+		cond.Revision = max(cond.Revision, w.told.definition)
 		rev, err := store.Update(ctx, old.Key, raw, old.Revision, cond)
 		if !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
@@ -334,7 +339,7 @@ func (w *write) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (
 		if err != nil {
 			return 0, err
 		}
-		if w.definition = def.Revision; errors.Is(err, storage.ErrConflict) {
+		if w.told.definition = def.Revision; errors.Is(err, storage.ErrConflict) {
 			return 0, storage.ErrConflict
 		}
 	}

@@ -330,6 +330,14 @@ func (t *Transaction) try(ctx context.Context, h Host) (*Answer, error) {
 	return a, nil
 }
 
+// InTurn waits until it's the turn of the operation that a request is, if it's one of a transaction. The error is a Status.
+func InTurn(r *http.Request) error {
+	if err := transaction.Of(r.Context()).InTurn(); err != nil {
+		return registry.Refusal(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
+	}
+	return nil
+}
+
 // safely does one operation. What panics besides its request, which sees to that by itself, is a failure of the operation.
 func (t *Transaction) safely(ctx context.Context, h Host, o *operation, op *transaction.Operation) (res result) {
 	defer func() {
