@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -121,6 +123,9 @@ func (e *Endpoint) lossesIn(ctx context.Context, other *Endpoint, o *object.Obje
 		err := e.Res.Convert(ctx, to, []map[string]any{tree})
 		if u, broken := (*Unconverted)(nil), (*ruleset.Error)(nil); errors.As(err, &u) && errors.As(u.cause, &broken) {
 			return field.ErrorList{loss(broken.Field, broken.Error())}, nil
+		}
+		if annotations, _, _ := unstructured.NestedStringMap(tree, "metadata", "annotations"); validation.ValidateAnnotationsSize(annotations) != nil {
+			return field.ErrorList{loss("metadata.annotations", fmt.Sprintf("version %s couldn't be written: it would have more than %d bytes of annotations", to.Version, validation.TotalAnnotationSizeLimitB))}, nil
 		}
 		if err == nil {
 			err = to.Schema.Prune(tree)

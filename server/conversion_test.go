@@ -36,6 +36,8 @@ func TestRulesAreTried(t *testing.T) {
 			things2Path, thing("v2", "a", `,"spec":{"b":null}`), "spec.b"},
 		{"an integer that's no float64", `{"cel":{"from":"spec.a","to":"spec.b","forth":"double(value)","back":"value"}}`, `"a":{"type":"integer"}`, `"b":{"type":"number"}`,
 			thingsPath, thing("v1", "a", `,"spec":{"a":9007199254740993}`), "spec.a"},
+		{"a text too long for an annotation", `{"move":{"from":"spec.a","to":"metadata.annotations[example.com/a]"}}`, `"a":` + text + `,"b":` + text, `"b":` + text,
+			thingsPath, thing("v1", "a", `,"spec":{"a":"`+strings.Repeat("x", 300_000)+`"}`), "metadata.annotations"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := servertest.New(t)

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/apiserver-lite/apiserver-lite/server/bulk"
 	"github.com/apiserver-lite/apiserver-lite/server/faults"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
-	"github.com/go-chi/chi/v5"
 )
 
 // faulty returns the routes with the faults before them that rules ask for, or the routes themselves on a server without faults. Who asks is known by

@@ -58,26 +58,27 @@ type recordCommand struct {
 	recording.RecordOptions
 	output string
 	length time.Duration
+	from   cli.Moment
 }
 
 func (c *recordCommand) addFlags(set *pflag.FlagSet) {
 	set.StringVarP(&c.output, "output", "o", "", "file to write, compressed if its name ends in .gz, or - for the standard output")
 	set.DurationVar(&c.length, "for", 0, "how long to record (default until it's interrupted)")
-	set.StringVar(&c.From, "from", "", "resourceVersion to begin at: the state that was there then, and what has happened since (default now)")
+	set.Var(&c.from, "from", "moment to begin at, with the state that was there then: a resourceVersion as 120, an instant as 2026-11-23T10:00:00Z, or how long ago as 10m (default now)")
 	set.BoolVar(&c.ChangesOnly, "changes-only", false, "leave out the state that a recording begins with")
 	set.BoolVar(&c.Secrets, "secrets", false, "record Secrets, too")
 }
 
 func (c *recordCommand) parse(args []string) error {
 	c.Resources = args
-	_, numeric := strconv.ParseUint(c.From, 10, 64)
+	if c.From = c.from.Version(); c.From == "" && c.from.Given() {
+		c.Instant = c.from.Options()[0]
+	}
 	switch {
 	case c.output == "":
 		return errors.New("where to? apiserver-lite record -o recording.jsonl.gz, or - for the standard output")
 	case c.length < 0:
 		return fmt.Errorf("--for %v: it must be above 0", c.length)
-	case c.From != "" && (numeric != nil || c.From == "0"):
-		return fmt.Errorf("--from %q is no resourceVersion, which is a number above 0 such as an object's metadata.resourceVersion", c.From)
 	}
 	c.Gzip = strings.HasSuffix(c.output, ".gz")
 	return nil

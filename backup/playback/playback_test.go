@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/backup/playback"
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
@@ -97,13 +98,35 @@ func TestFor(t *testing.T) {
 	}
 }
 
+// TestFrom: a recording begins with the state of a moment, however that's named.
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, servertest.FakeClock)
+	const configMaps = "/api/v1/namespaces/default/configmaps"
+	s.PostYAML(configMaps, "metadata: {name: first}")
+	_, version, _ := strings.Cut(s.Get(configMaps), `"resourceVersion":"`)
+	version, _, _ = strings.Cut(version, `"`)
+	s.Advance(10 * time.Minute)
+	s.PostYAML(configMaps, "metadata: {name: second}")
+	s.Advance(10 * time.Minute)
+	for from, want := range map[string]string{
+		version: "where there are 1 object\n", "15m": "where there are 1 object\n", s.Now().Add(-15 * time.Minute).Format(time.RFC3339): "where there are 1 object\n", "0s": "where there are 2 objects\n",
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		stderr := &begun{do: interrupt}
+		if code, _ := run(ctx, s.URL, nil, stderr, "record", "configmaps", "-o", "-", "--from", from); code != 0 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("--from %s ends with %d %s", from, code, stderr)
+		}
+	}
+}
+
 // TestUsage: what the commands can't use is refused, and says what would do.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ args, want string }{
 		{"record", "where to? apiserver-lite record -o recording.jsonl.gz"},
 		{"record -o - --for -1s", "--for -1s: it must be above 0"},
-		{"record -o - --from yesterday", `--from "yesterday" is no resourceVersion`},
+		{"record -o - --from yesterday", "it's a resourceVersion as 120, an instant as"},
 		{"replay", "which file? apiserver-lite replay recording.jsonl.gz"},
 		{"replay a b", "which file?"},
 		{"replay a --speed fast", "must be a number above 0"},

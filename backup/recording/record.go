@@ -27,6 +27,8 @@ type RecordOptions struct {
 	Secrets bool
 	// From is the resourceVersion to begin at: with the state that was there then, and what has happened since. Defaults to now.
 	From string
+	// Instant, client.AtTime's or client.Ago's, stands for the resourceVersion of that instant, in place of From. Only apiserver-lite knows it.
+	Instant client.Option
 	// ChangesOnly leaves out the state that the recording would begin with.
 	ChangesOnly bool
 	// Gzip compresses the file.
@@ -106,6 +108,8 @@ func (r *recorder) run(ctx context.Context) (err error) {
 	r.apart = r.lacksStream(ctx)
 	switch r.kinds, err = r.find(ctx); {
 	case err != nil:
+	case r.apart && r.Instant != nil:
+		err = errors.New("only apiserver-lite knows what was at an instant: begin at a resourceVersion")
 	case r.apart:
 		err = newApart(r).run(ctx)
 	default:
@@ -119,7 +123,10 @@ func (r *recorder) run(ctx context.Context) (err error) {
 
 // runMerged records one stream of all kinds.
 func (r *recorder) runMerged(ctx context.Context) (err error) {
-	if r.From != "" {
+	if r.Instant != nil {
+		err = r.findFrom(ctx)
+	}
+	if r.From != "" && err == nil {
 		err = r.beginAt(ctx)
 	}
 	for err == nil {
@@ -130,6 +137,17 @@ func (r *recorder) runMerged(ctx context.Context) (err error) {
 		err = r.findAgain(ctx)
 	}
 	return err
+}
+
+// findFrom finds out the version of the instant to begin at.
+func (r *recorder) findFrom(ctx context.Context) error {
+	kind := r.kinds[slices.Min(slices.Collect(maps.Keys(r.kinds)))] // any kind has it
+	list, err := client.Resource[client.Object](r.server, kind.APIVersion, kind.Plural).List(ctx, r.Instant, client.PageSize(1))
+	if err != nil {
+		return fmt.Errorf("find the resourceVersion to begin at: %w", err)
+	}
+	r.From, r.version = list.ResourceVersion, list.ResourceVersion
+	return nil
 }
 
 // findAgain finds the kinds to record. That of a new definition is asked for by itself, which is fast, until it's served. Nothing that happens

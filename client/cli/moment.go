@@ -46,6 +46,9 @@ func (m *Moment) Set(text string) error {
 // Given tells whether there is one.
 func (m *Moment) Given() bool { return m.text != "" }
 
+// Version is its resourceVersion; "" if it's an instant, or none.
+func (m *Moment) Version() string { return m.version }
+
 // Options are what asks for the state then; none if there is no Moment.
 func (m *Moment) Options() []client.Option {
 	switch {
