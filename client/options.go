@@ -221,17 +221,15 @@ func At(version string) Option {
 // AtTime asks a get or a list for the state at an instant, as exactly as the server knows it, which is mostly to a second. ErrExpired is returned
 // if it's too long ago. Only apiserver-lite knows it: another server ignores it.
 func AtTime(instant time.Time) Option {
-	return func(s *settings) {
-		s.query.Set(instantParameter, instant.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano))
-		s.query.Del("resourceVersion")
-		s.query.Del("resourceVersionMatch")
-	}
+	return atInstant(instant.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano))
 }
 
 // Ago asks a get or a list for the state of so long ago by the server's clock, and else is AtTime.
-func Ago(d time.Duration) Option {
+func Ago(d time.Duration) Option { return atInstant(max(0, d).String()) }
+
+func atInstant(text string) Option {
 	return func(s *settings) {
-		s.query.Set(instantParameter, max(0, d).String())
+		s.query.Set(instantParameter, text)
 		s.query.Del("resourceVersion")
 		s.query.Del("resourceVersionMatch")
 	}

@@ -141,7 +141,10 @@ func (r *recorder) runMerged(ctx context.Context) (err error) {
 
 // findFrom finds out the version of the instant to begin at.
 func (r *recorder) findFrom(ctx context.Context) error {
-	kind := r.kinds[slices.Min(slices.Collect(maps.Keys(r.kinds)))] // any kind has it
+	var kind client.ResourceInfo
+	for _, kind = range r.kinds { // any kind has it
+		break
+	}
 	list, err := client.Resource[client.Object](r.server, kind.APIVersion, kind.Plural).List(ctx, r.Instant, client.PageSize(1))
 	if err != nil {
 		return fmt.Errorf("find the resourceVersion to begin at: %w", err)

@@ -132,21 +132,14 @@ func (p *plan) compare(ctx context.Context, kind client.ResourceInfo, name strin
 		if made(then, withStatus) {
 			return nil
 		}
-		addresses := addressesOf(then)
-		own.Strip(then, withStatus)
-		maps.Copy(document.Map(then, "spec"), addresses) // as long as nobody else has them
+		strip(then, then, withStatus) // its addresses are its own again, as long as nobody else has them
 		if err := p.keepOwners(ctx, kind, name, then); err != nil {
 			return err
 		}
 		step.Change, step.operation = "created", client.Creating(then)
 	default:
-		another := document.Text(then, "metadata", "uid") != document.Text(now, "metadata", "uid")
-		if another { // the one of then is gone for good, and this one has what the server gave it
-			given := addressesOf(now)
-			own.Strip(then, withStatus)
-			if spec := document.Map(then, "spec"); spec != nil {
-				maps.Copy(spec, given)
-			}
+		if document.Text(then, "metadata", "uid") != document.Text(now, "metadata", "uid") { // the one of then is gone for good
+			strip(then, now, withStatus)
 		}
 		if same(then, now, withStatus) {
 			return nil
@@ -166,17 +159,21 @@ func (p *plan) compare(ctx context.Context, kind client.ResourceInfo, name strin
 	return nil
 }
 
-// addressesOf returns what the server gives a Service, and a client may ask for.
-func addressesOf(o document.Object) map[string]any {
-	addresses := map[string]any{}
-	if own.KindOf(o) == "Service" {
-		for _, name := range []string{"clusterIP", "clusterIPs"} {
-			if address, has := document.Map(o, "spec")[name]; has {
-				addresses[name] = address
-			}
-		}
+// strip is own.Strip, but that a Service which has had addresses gets those of another state of it.
+func strip(o, other document.Object, withStatus bool) {
+	had, given := addressesOf(o), addressesOf(other)
+	if own.Strip(o, withStatus); had != nil && given != nil {
+		maps.Copy(document.Map(o, "spec"), given)
 	}
-	return addresses
+}
+
+// addressesOf returns those that the server gives a Service, and a client may ask for; nil for none.
+func addressesOf(o document.Object) map[string]any {
+	spec := document.Map(o, "spec")
+	if address, _ := spec["clusterIP"].(string); own.KindOf(o) != "Service" || address == "" || address == "None" {
+		return nil
+	}
+	return map[string]any{"clusterIP": spec["clusterIP"], "clusterIPs": spec["clusterIPs"]}
 }
 
 // keepOwners leaves of an object's owners those that are there now: with others, the object would be deleted as soon as it's back.
