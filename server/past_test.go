@@ -230,6 +230,20 @@ func TestHistoryBeforeHistory(t *testing.T) {
 	}
 }
 
+// TestHistoryOfOwnWrites: what the server writes on the way of a request is nobody's.
+func TestHistoryOfOwnWrites(t *testing.T) {
+	t.Parallel()
+	s := newRuled(t, func(s *server.Server) { s.Data.HistoryUsers, s.API.AutoCreateNamespaces = true, true })
+	s.expect("root", "POST /api/v1/namespaces/made/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
+	for path, user := range map[string]string{"/api/v1/namespaces/made": "", "/api/v1/namespaces/made/configmaps/a": "root"} {
+		var h past
+		text := s.expect("root", "GET "+path+"?history=true", "", 200, "")
+		if err := json.Unmarshal([]byte(text), &h); err != nil || len(h.Items) == 0 || h.Items[len(h.Items)-1].User != user {
+			t.Errorf("%s was created by %s, want %q: %v", path, text, user, err)
+		}
+	}
+}
+
 // TestHistorySays: a history says when, by which manager and, where that's noted, for whom.
 func TestHistorySays(t *testing.T) {
 	t.Parallel()

@@ -112,24 +112,26 @@ func TestTransactionRefused(t *testing.T) {
 		want       string
 		operations []string
 	}{
-		"taken name":       {409, `operation 1 (create): configmaps "there" already exists; nothing of the transaction was written`, []string{create, `{"create":` + configMapNamed("there", "1") + `}`}},
-		"missing object":   {404, `operation 2 (patch of configmaps /none)`, []string{create, change, `{"patch":{"resource":"configmaps","name":"none","type":"merge","body":{}}}`}},
-		"invalid object":   {422, `operation 1 (create)`, []string{create, `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"w"},"data":{"no key":"x"}}}`}},
-		"missing kind":     {404, `operation 1 (create)`, []string{create, `{"create":{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"w"}}}`}},
-		"missing resource": {404, `operation 1 (delete of gadgets.example.com /x)`, []string{create, `{"delete":{"resource":"gadgets.example.com","name":"x"}}`}},
-		"namespace":        {404, `namespaces "nowhere" not found`, []string{create, `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"nowhere"}}}`}},
-		"version":          {409, `operation 1`, []string{create, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"1"}}}`}},
-		"check of version": {409, `the check failed: its resourceVersion is`, []string{create, `{"check":{"resource":"configmaps","name":"there","resourceVersion":"1"}}`}},
-		"check of absence": {409, `the check failed: it exists`, []string{create, `{"check":{"resource":"configmaps","name":"there","absent":true}}`}},
-		"check by CEL":     {409, `the check failed: "object.data.k == '7'" isn't true`, []string{create, `{"check":{"resource":"configmaps","name":"there","cel":"object.data.k == '7'"}}`}},
-		"check of nothing": {409, `the check failed: it doesn't exist`, []string{create, `{"check":{"resource":"configmaps","name":"none","cel":"true"}}`}},
-		"created twice":    {409, `operation 1 (create)`, []string{create, create}},
-		"contradiction":    {422, `the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, change}},
-		"deleted, created": {422, `operation 1 (create): the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, `{"create":` + configMapNamed("there", "1") + `}`}},
-		"other way round":  {422, `the object is created by operation 0 of the same transaction`, []string{create, `{"delete":{"resource":"configmaps","name":"new"}}`}},
-		"last one":         {404, `operation 3`, []string{create, change, `{"delete":{"resource":"configmaps","name":"there"}}`, `{"delete":{"resource":"configmaps","name":"none"}}`}},
-		"dry run of one":   {422, "dryRun is a parameter of the transaction", []string{change, `{"delete":{"resource":"configmaps","name":"there","options":{"dryRun":["All"]}}}`}},
-		"version twice":    {409, `operation 2 (update)`, []string{create, `{"update":` + configMapNamed("there", "2") + `}`, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"2"}}}`}},
+		"taken name":                      {409, `operation 1 (create): configmaps "there" already exists; nothing of the transaction was written`, []string{create, `{"create":` + configMapNamed("there", "1") + `}`}},
+		"missing object":                  {404, `operation 2 (patch of configmaps /none)`, []string{create, change, `{"patch":{"resource":"configmaps","name":"none","type":"merge","body":{}}}`}},
+		"invalid object":                  {422, `operation 1 (create)`, []string{create, `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"w"},"data":{"no key":"x"}}}`}},
+		"missing kind":                    {404, `operation 1 (create)`, []string{create, `{"create":{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"w"}}}`}},
+		"missing resource":                {404, `operation 1 (delete of gadgets.example.com /x)`, []string{create, `{"delete":{"resource":"gadgets.example.com","name":"x"}}`}},
+		"namespace":                       {404, `namespaces "nowhere" not found`, []string{create, `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"nowhere"}}}`}},
+		"version":                         {409, `operation 1`, []string{create, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"1"}}}`}},
+		"check of version":                {409, `the check failed: its resourceVersion is`, []string{create, `{"check":{"resource":"configmaps","name":"there","resourceVersion":"1"}}`}},
+		"check of absence":                {409, `the check failed: it exists`, []string{create, `{"check":{"resource":"configmaps","name":"there","absent":true}}`}},
+		"check by CEL":                    {409, `the check failed: "object.data.k == '7'" isn't true`, []string{create, `{"check":{"resource":"configmaps","name":"there","cel":"object.data.k == '7'"}}`}},
+		"check of nothing":                {409, `the check failed: it doesn't exist`, []string{create, `{"check":{"resource":"configmaps","name":"none","cel":"true"}}`}},
+		"created twice":                   {409, `operation 1 (create)`, []string{create, create}},
+		"contradiction":                   {422, `the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, change}},
+		"deleted, created":                {422, `operation 1 (create): the object is deleted by operation 0 of the same transaction`, []string{`{"delete":{"resource":"configmaps","name":"there"}}`, `{"create":` + configMapNamed("there", "1") + `}`}},
+		"other way round":                 {422, `the object is created by operation 0 of the same transaction`, []string{create, `{"delete":{"resource":"configmaps","name":"new"}}`}},
+		"last one":                        {404, `operation 3`, []string{create, change, `{"delete":{"resource":"configmaps","name":"there"}}`, `{"delete":{"resource":"configmaps","name":"none"}}`}},
+		"dry run of one":                  {422, "dryRun is a parameter of the transaction", []string{change, `{"delete":{"resource":"configmaps","name":"there","options":{"dryRun":["All"]}}}`}},
+		"version twice":                   {409, `operation 2 (update)`, []string{create, `{"update":` + configMapNamed("there", "2") + `}`, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"2"}}}`}},
+		"version that nothing has":        {409, `operation 1 (update)`, []string{change, `{"update":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"there","resourceVersion":"1"}}}`}},
+		"precondition that nothing meets": {409, `operation 1 (delete`, []string{change, `{"delete":{"resource":"configmaps","name":"there","options":{"preconditions":{"resourceVersion":"1"}}}}`}},
 		"objects of a definition that goes": {422, "what an object depends on is written", []string{
 			`{"create":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}}`,
 			`{"delete":{"resource":"customresourcedefinitions.apiextensions.k8s.io","name":"widgets.example.com"}}`}},
@@ -276,6 +278,24 @@ func TestTransactionVersions(t *testing.T) {
 	}
 	if res, body := s.Do("GET", configMapsPath+"/goes", ""); res.StatusCode != http.StatusNotFound {
 		t.Errorf("what had a finalizer is there: %s", body)
+	}
+}
+
+// TestTransactionDryRunDepends: a dry run refuses the deletion of what an earlier operation's object depends on, as a transaction does, and its objects
+// have no version that nothing has.
+func TestTransactionDryRunDepends(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	s.PostYAML("/api/v1/namespaces", `{"metadata":{"name":"goes"}}`)
+	into := `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"goes"}}}`
+	for _, query := range []string{"?dryRun=All", ""} {
+		if code, _, body := transact(s, query, into, `{"delete":{"resource":"namespaces","name":"goes"}}`); code != http.StatusUnprocessableEntity {
+			t.Errorf("%q: %d %s", query, code, body)
+		}
+	}
+	code, got, body := transact(s, "?dryRun=All", into, `{"patch":{"resource":"configmaps","namespace":"goes","name":"x","type":"merge","body":{"data":{"k":"1"}}}}`)
+	if code != http.StatusOK || len(got.Results) != 2 || got.Results[1].Object.Metadata.ResourceVersion != "" {
+		t.Errorf("%d %s", code, body)
 	}
 }
 
