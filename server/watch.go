@@ -75,12 +75,13 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	if err != nil {
 		return err
 	}
-	options.Sweeper, options.Begun = h.sweeper, h.sweeper.Now()
+	options.Begin(h.sweeper)
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
 	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: faults.Source(r.Context(), source, &o.Framing.Framing, cancel), Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
 	seat, err := h.enterWatches(w, len(o.targets))
 	if err != nil {
 		watch.Source.Close()
+		watch.Options.Abandon()
 		cancel(nil)
 		return err
 	}
@@ -97,6 +98,7 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	}()
 	w.Header().Set("Content-Type", o.Media)
 	if watch.Stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &o.Framing.Framing, Events: o.events, Sent: &watch.Sent}); err != nil {
+		watch.Options.Abandon()
 		return err
 	}
 	if !watch.Stream.Own() {

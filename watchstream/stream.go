@@ -91,9 +91,23 @@ type Options struct {
 	Timeout time.Duration
 	// Sweeper wakes the stream for bookmarks and for its end. Defaults to timers of its own.
 	Sweeper *Sweeper
-	// Begun is when the client could know that the stream begins, by the Sweeper's clock. Defaults to the call of Serve.
-	Begun time.Time
+
+	bookmark time.Time // when the next one is due; zero for none
+	alarm    alarm     // for that or the stream's deadline, whichever is earlier
 }
+
+// Begin sets the Sweeper of a stream whose client can't know yet that it begins. By a clock that stands still the stream has its alarm from now on, so
+// that whoever moves the clock, because the client knows, waits for the stream's bookmark. Serve takes the alarm over; a stream that isn't served
+// gives it up with Abandon.
+func (o *Options) Begin(s *Sweeper) {
+	if o.Sweeper = s; s.stands() && o.Bookmarks {
+		o.bookmark = nextBookmark(s.Now())
+		o.alarm = s.set(o.bookmark)
+	}
+}
+
+// Abandon undoes Begin.
+func (o *Options) Abandon() { o.Sweeper.stop(o.alarm) }
 
 // stream is one Serve.
 type stream struct {
@@ -102,8 +116,6 @@ type stream struct {
 	sink     Sink
 	deadline time.Time       // zero for none, and if the clock stands still
 	end      <-chan struct{} // closed at the deadline if the clock stands still; else nil
-	bookmark time.Time       // when the next one is due; zero for none
-	alarm    alarm           // for the earlier of the two
 
 	owesInitialEnd bool // the bookmark that ends the initial state is still to come
 }
@@ -120,10 +132,7 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	defer src.Close()
 	s := stream{Options: o, src: src, sink: sink, owesInitialEnd: o.InitialEnd && o.Bookmarks}
 	defer func() { s.Sweeper.stop(s.alarm) }()
-	now := o.Begun
-	if now.IsZero() {
-		now = s.Sweeper.Now()
-	}
+	now := s.Sweeper.Now()
 	switch timeout := min(o.Timeout, maxTimeout); {
 	case timeout > 0 && s.Sweeper.stands():
 		timer := (*Sweeper)(nil).set(time.Now().Add(timeout))
@@ -132,7 +141,9 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	case timeout > 0:
 		s.deadline = now.Add(timeout)
 	}
-	s.schedule(now)
+	if s.bookmark.IsZero() {
+		s.schedule(now)
+	}
 	for {
 		wait, err := s.forward(ctx)
 		now := s.Sweeper.Now()
@@ -205,12 +216,17 @@ func (s *stream) schedule(now time.Time) {
 	if !s.Bookmarks {
 		return
 	}
-	s.bookmark = now.Add(minBookmarkInterval + rand.N(maxBookmarkInterval-minBookmarkInterval))
+	s.bookmark = nextBookmark(now)
 	if last := s.deadline.Add(-lastBookmark); !s.deadline.IsZero() && last.Before(s.bookmark) {
 		if s.bookmark = last; !last.After(now) {
 			s.bookmark = time.Time{} // that was the last
 		}
 	}
+}
+
+// nextBookmark is when the next one is due, by the interval alone.
+func nextBookmark(now time.Time) time.Time {
+	return now.Add(minBookmarkInterval + rand.N(maxBookmarkInterval-minBookmarkInterval))
 }
 
 // due is when the stream has something to do besides events; zero for never.

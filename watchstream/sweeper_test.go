@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,4 +191,81 @@ func setBack(t time.Time) time.Time {
 		panic("time.Time has other parts than in Go 1.26")
 	}
 	return wall
+}
+
+// TestSweepWaitsForWhoBegins: whoever moves a clock that stands still waits for the bookmark of a stream that its client can know, though the stream
+// hasn't come to wait for anything.
+func TestSweepWaitsForWhoBegins(t *testing.T) {
+	type begun struct {
+		*Sweeper
+		stream Options
+		clock  atomic.Int64 // seconds
+	}
+	begin := func() *begun {
+		b := &begun{stream: Options{Bookmarks: true}}
+		b.Sweeper = &Sweeper{Clock: func() time.Time { return time.Unix(b.clock.Load(), 0) }}
+		b.stream.Begin(b.Sweeper)
+		return b
+	}
+	// advance moves the clock, and returns whether somebody has to be waited for.
+	advance := func(t *testing.T, b *begun) (waited func() bool) {
+		var swept atomic.Bool
+		b.clock.Add(65)
+		go func() {
+			b.Sweep(t.Context())
+			swept.Store(true)
+		}()
+		synctest.Wait()
+		return func() bool { synctest.Wait(); return !swept.Load() }
+	}
+	for _, c := range []struct {
+		name string
+		then func(t *testing.T, b *begun)
+	}{
+		{"not served yet", func(t *testing.T, b *begun) {
+			waits := advance(t, b)
+			if !waits() {
+				t.Error("the sweep doesn't wait for a stream that isn't served yet")
+			}
+			f := newFake()
+			go Serve(t.Context(), f, b.stream, f)
+			if waits() || len(f.got) != 1 {
+				t.Errorf("the stream is served, and has %q", f.got)
+			}
+		}},
+		{"served, and busy with its state", func(t *testing.T, b *begun) {
+			f, reads := newFake("a"), make(chan struct{})
+			b.stream.InitialEnd = true
+			go Serve(t.Context(), f, b.stream, slowSink{f, reads})
+			waits := advance(t, b)
+			if !waits() {
+				t.Error("the sweep doesn't wait for a stream that writes its state")
+			}
+			close(reads)
+			if waits() || len(f.got) != 3 {
+				t.Errorf("the client reads on, and has %q", f.got)
+			}
+		}},
+		{"abandoned", func(t *testing.T, b *begun) {
+			b.stream.Abandon()
+			if waits := advance(t, b); waits() {
+				t.Error("the sweep waits for a stream that was given up")
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.then(t, begin()) })
+		})
+	}
+}
+
+// slowSink is the sink of a client that reads only when the channel is closed.
+type slowSink struct {
+	*fake
+	reads chan struct{}
+}
+
+func (s slowSink) Write(frames []byte) error {
+	<-s.reads
+	return s.fake.Write(frames)
 }
