@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // Rule says which requests meet which fault, and how often. It has one of Status, Delay, Cut, Watch and Stale.
@@ -200,6 +202,9 @@ func (r *Rule) end(now time.Time) (time.Time, error) {
 // maxPatterns is how many patterns a list of a rule may have: each request may be compared with all.
 const maxPatterns = 64
 
+// verbs are all that a request can have: those of resources, and methods.
+var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head", "options"}
+
 // validate returns what is wrong with a rule by itself.
 func (r *Rule) validate() (errs field.ErrorList) {
 	if r.Rate != nil && !(*r.Rate > 0 && *r.Rate <= 1) {
@@ -218,6 +223,11 @@ func (r *Rule) validate() (errs field.ErrorList) {
 		}
 		if slices.Contains(list.all, "") {
 			errs = append(errs, field.Invalid(at, "", "must not be empty; leave the list out for all"))
+		}
+	}
+	for _, verb := range r.Match.Verbs {
+		if verb != "" && !fits([]string{verb}, verbs...) {
+			errs = append(errs, field.NotSupported(field.NewPath("match", "verbs"), clip.Text(verb), verbs))
 		}
 	}
 	if r.kind() == "" {

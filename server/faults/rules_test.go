@@ -236,6 +236,8 @@ func TestRefusals(t *testing.T) {
 		{"two faults", "PUT /a", `{"times": 1, "cut": "before", "stale": {"versions": 1}}`, 422, "exactly one of"},
 		{"everything for ever", "PUT /a", `{"status": {"code": 503}}`, 422, "until: Required value: a rule about every request"},
 		{"everything for ever in other words", "PUT /a", `{"match": {"verbs": ["*"], "cel": "true"}, "rate": 1, "every": 1, "status": {"code": 503}}`, 422, "until: Required value"},
+		{"a verb that no request has", "PUT /a", `{"match": {"verbs": ["get", "creat"]}, "times": 1, "status": {"code": 503}}`, 422, `match.verbs: Unsupported value: \"creat\": supported values`},
+		{"the beginning of a verb", "PUT /beginning", `{"match": {"verbs": ["delete*"]}, "times": 1, "status": {"code": 503}}`, 201, ""},
 		{"everything for a while", "PUT /while", `{"until": "1ms", "status": {"code": 503}}`, 201, ""},
 		{"as YAML", "PUT /yaml", "times: 1\nmatch: {users: [nobody]}\nstatus: {code: 503}\n", 201, ""},
 		{"a code", "PUT /a", `{"times": 1, "status": {"code": 404}}`, 422, `status.code: Unsupported value: \"404\"`},
