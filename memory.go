@@ -35,7 +35,6 @@ func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		collecting.Do(func() {
 			c := &collector{percent: unset, looked: time.Now(), allocated: heap().allocated}
-			c.calm = time.AfterFunc(calm, c.calmed)
 			c.afterEach(new(cycle))
 		})
 	}
@@ -45,11 +44,11 @@ var collecting sync.Once // per process
 
 // collector sets GOGC's percentage after each collection.
 type collector struct {
-	mu        sync.Mutex // guards the rest
-	percent   int        // that GOGC has
-	looked    time.Time  // after the last collection
-	allocated uint64     // bytes, by then
-	calm      *time.Timer
+	mu        sync.Mutex  // guards the rest
+	percent   int         // that GOGC has
+	looked    time.Time   // after the last collection
+	allocated uint64      // bytes, by then
+	calm      *time.Timer // nil before the first collection
 }
 
 // cycle becomes garbage in each collection, after which its finalizer looks how large the heap is. It has more than the 16 bytes below
@@ -72,10 +71,14 @@ func (c *collector) collected() {
 	rate := float64(h.allocated-c.allocated) / max(now.Sub(c.looked), time.Millisecond).Seconds()
 	c.looked, c.allocated = now, h.allocated
 	c.set(percentFor(h.live, rate))
-	c.calm.Reset(calm)
+	if c.calm == nil {
+		c.calm = time.AfterFunc(calm, c.calmed)
+	} else {
+		c.calm.Reset(calm)
+	}
 }
 
-// calmed is called when there was no collection for a while. What is set then makes Go collect at once, if the heap has more.
+// calmed is called when there was no collection for a while. What is set then makes Go collect soon, if the heap has more.
 func (c *collector) calmed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
