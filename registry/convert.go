@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"net/http"
 	"strings"
 	"sync"
@@ -156,6 +157,14 @@ func (u *Unconverted) Error() string {
 		return u.cause.Error()
 	}
 	return fmt.Sprintf("object not decodable revision=%d: %v", u.stored.Revision, u.cause)
+}
+
+// Public is what a watch's client is told, as watchstream.Public has it: a get and a list say as much.
+func (u *Unconverted) Public() string {
+	if u.stored == nil {
+		return clip.Text(u.Error())
+	}
+	return clip.Text(fmt.Sprintf("%s: %v", path.Join(u.stored.Namespace(), u.stored.Name()), u))
 }
 
 // corrupt is the error as kube-apiserver's storage has it, about a key.

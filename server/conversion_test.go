@@ -65,6 +65,14 @@ func TestRulesAreTried(t *testing.T) {
 	if _, body := s.Do("GET", things2Path, ""); !strings.Contains(body, "b-bad") || strings.Contains(body, "a-good") {
 		t.Errorf("a list of which one can't be converted says %s", body)
 	}
+	for w := s.Watch(things2Path + "?watch=true"); ; {
+		if line := nextLine(t, w); !strings.HasPrefix(line, `{"type":"ADDED"`) {
+			if !strings.Contains(line, "the watch can't go on: default/b-bad: object not decodable revision=") || !strings.Contains(line, "spec.port") {
+				t.Errorf("a watch of which one can't be converted says %s", line)
+			}
+			break
+		}
+	}
 }
 
 // TestRules: what is created in one version is read and watched in the other one, by the rules of the definition.

@@ -17,13 +17,23 @@ const (
 	codeInternal = 500
 )
 
+// Public is an error of a source that says what clients may know. Of others only the log is told.
+type Public interface {
+	error
+	Public() string
+}
+
 // FailureOf returns what the client is told about an error of the source. ErrExpired is kube-apiserver's answer when history is
 // gone: clients list again.
 func FailureOf(err error) Failure {
 	if errors.Is(err, ErrExpired) {
 		return Failure{codeExpired, "Expired", "The resourceVersion for the provided watch is too old."}
 	}
-	return Failure{codeInternal, "InternalError", "Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen"}
+	why := ""
+	if p := (Public)(nil); errors.As(err, &p) {
+		why = ": " + p.Public()
+	}
+	return Failure{codeInternal, "InternalError", "Internal error occurred: the watch can't go on" + why + "; resume it from the last resourceVersion seen"}
 }
 
 // Status returns the Status as compact JSON.
