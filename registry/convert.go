@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 
