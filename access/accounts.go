@@ -24,7 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/utils/ptr"
 
+	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/internal/reload"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -218,20 +221,28 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
 		return nil, err
 	}
-	now := a.registry.Clock.Now()
-	expires := now.Add(time.Duration(min(*r.Spec.ExpirationSeconds, a.maxLife)) * time.Second)
+	if asked := *r.Spec.ExpirationSeconds; asked > a.maxLife {
+		warning.AddWarning(ctx, "", fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, a.maxLife))
+		r.Spec.ExpirationSeconds = ptr.To(a.maxLife)
+	}
+	now, id := a.registry.Clock.Now(), uuid.NewString()
+	expires := now.Add(time.Duration(*r.Spec.ExpirationSeconds) * time.Second)
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err
 	}
 	r.Status.ExpirationTimestamp = metav1.NewTime(expires.Truncate(time.Second))
 	r.Status.Token, err = keys.sign(tokenClaims{
-		Audiences: r.Spec.Audiences, Expires: expires.Unix(), Issued: now.Unix(), NotBefore: now.Unix(), Issuer: a.issuers[0], ID: uuid.NewString(),
+		Audiences: r.Spec.Audiences, Expires: expires.Unix(), Issued: now.Unix(), NotBefore: now.Unix(), Issuer: a.issuers[0], ID: id,
 		Subject: serviceaccount.MakeUsername(r.Namespace, r.Name), Kubernetes: to,
 	})
+	audit.Annotate(ctx, "authentication.kubernetes.io/issued-credential-id", credentialID(id))
 	r.SetGroupVersionKind(tokenKind)
 	return r, err
 }
+
+// credentialID is what a token is called in its user's extra and in the audit log.
+func credentialID(id string) string { return "JTI=" + id }
 
 func validateTokenRequest(r *authenticationv1.TokenRequest) (errs field.ErrorList) {
 	if ref := r.Spec.BoundObjectRef; len(r.Spec.Attestations) > 0 && (ref == nil || !strings.HasSuffix(ref.Kind, "WebhookConfiguration")) {
@@ -444,7 +455,7 @@ func (c *tokenClaims) user() user.Info {
 		Namespace: c.Kubernetes.Namespace, Name: c.Kubernetes.Account.Name, UID: c.Kubernetes.Account.UID,
 	}
 	if c.ID != "" {
-		info.CredentialID = "JTI=" + c.ID
+		info.CredentialID = credentialID(c.ID)
 	}
 	if pod := c.Kubernetes.Pod; pod != nil {
 		info.PodName, info.PodUID = pod.Name, pod.UID

@@ -184,6 +184,11 @@ func readQuery(a *authorizer.AttributesRecord, raw string) {
 	}
 }
 
+// NamesOne tells whether a path is that of one object, and no field selector names it.
+func NamesOne(a *authorizer.AttributesRecord, path string) bool {
+	return a.Name != "" && strings.Contains(path+"/", "/"+a.Resource+"/"+a.Name+"/")
+}
+
 // selectLabels notes what labels a list, a watch or a deletion is limited to, for webhooks, whose rules may be about that. What isn't Kubernetes'
 // grammar limits nothing: the question is about more, then.
 func selectLabels(a *authorizer.AttributesRecord, query url.Values) {

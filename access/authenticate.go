@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -211,10 +212,10 @@ func (c Credential) Key() CredentialKey {
 	return CredentialKey(h.Sum(nil))
 }
 
-// Still returns an error if a credential doesn't count any more: because it has expired, what it's bound to is gone, or nobody
-// believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's; where the store or a webhook can't tell,
+// Still returns whose a token is by now, nil of another credential, and an error if the credential doesn't count any more: because it has expired,
+// what it's bound to is gone, or nobody believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's; where the store or a webhook can't tell,
 // it's a Status.
-func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
+func (a *Authenticator) Still(ctx context.Context, c Credential) (u user.Info, err error) {
 	switch c.kind {
 	case anonymousUser:
 		if !a.anonymous(c.path) {
@@ -225,18 +226,28 @@ func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
 	case ofClient:
 		_, err = a.clients.verify(c.shown)
 	case bearer:
-		_, _, err = a.token(ctx, c.token, a.accounts.audiences)
+		u, _, err = a.token(ctx, c.token, a.accounts.audiences)
 		if unasked := (unasked{}); errors.As(err, &unasked) {
-			return apierrors.NewServiceUnavailable(err.Error())
+			return nil, apierrors.NewServiceUnavailable(err.Error())
 		}
 	}
-	return err
+	return u, err
+}
+
+// SameUser tells whether two users are one, with the same rights.
+func SameUser(a, b user.Info) bool {
+	groups := func(u user.Info) []string { return slices.Sorted(slices.Values(u.GetGroups())) }
+	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() && slices.Equal(groups(a), groups(b)) &&
+		maps.EqualFunc(a.GetExtra(), b.GetExtra(), slices.Equal)
 }
 
 // Authenticate tells who a request comes from: a proxy says it, or a client certificate, or a bearer token, "" if there is
 // none; otherwise it's anonymous, if it may be. The error says why, for the log: it's ErrNoCredential, or what's wrong
 // with each credential. One that is right is enough.
+//
+// After it the request has no header by which a proxy names a user.
 func (a *Authenticator) Authenticate(r *http.Request, token string) (user.Info, Credential, error) {
+	defer a.proxies.drop(r.Header)
 	u, proxyErr := a.proxies.authenticate(r)
 	if u != nil {
 		return authenticated(u), Credential{kind: ofProxy, shown: shownBy(r)}, nil
@@ -244,7 +255,7 @@ func (a *Authenticator) Authenticate(r *http.Request, token string) (user.Info, 
 	var certErr, tokenErr error
 	cert, certErr := a.clients.verify(shownBy(r))
 	if cert != nil {
-		if u, certErr = certificateUser(cert); certErr == nil {
+		if u, certErr = certificateUser(cert); u != nil {
 			return authenticated(u), Credential{kind: ofClient, shown: shownBy(r)}, nil
 		}
 	}

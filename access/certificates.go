@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // rereadAfter is for how long a file counts as read: then the next request that shows a certificate reads the file of
@@ -49,6 +51,8 @@ const (
 	// refusedFor is for how long a refusal counts: long enough that who asks again and again costs nothing, and so short
 	// that a certificate which begins to count is let in.
 	refusedFor = 5 * time.Second
+	// maxRefusal is how long the text is, in bytes, that a refusal is remembered with: it quotes the certificate.
+	maxRefusal = 1 << 10
 )
 
 // refusedCertificate is why a chain isn't believed, and until when that isn't looked at again.
@@ -144,7 +148,7 @@ func (a *authorities) verify(shown []*x509.Certificate) (*x509.Certificate, erro
 	}
 	chains, err := shown[0].Verify(options)
 	if err != nil {
-		err = fmt.Errorf("the certificate %s is not believed: %w", serial(shown[0]), err)
+		err = errors.New(clip.To(fmt.Sprintf("the certificate %s is not believed: %v", serial(shown[0]), err), maxRefusal)) // without what x509 says: that has the certificate in it
 		trust.refused.put(hash, refusedCertificate{err, now.Add(refusedFor)})
 		return nil, err
 	}
@@ -187,10 +191,10 @@ func serial(c *x509.Certificate) string {
 // uidType is the object identifier under which a subject has a user's uid in Kubernetes.
 var uidType = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 
-// certificateUser is who a certificate is for, as in Kubernetes.
+// certificateUser is who a certificate is for, nil for nobody, as in Kubernetes.
 func certificateUser(c *x509.Certificate) (user.Info, error) {
 	if c.Subject.CommonName == "" {
-		return nil, errors.New("the certificate has no common name, so that it names no user")
+		return nil, nil
 	}
 	uid := ""
 	for _, name := range c.Subject.Names {

@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -32,6 +33,10 @@ func TestRefusalsAreRemembered(t *testing.T) {
 			return all
 		}
 		good, bad := ours.Issue(t, "ann", nil, nil), others.Issue(t, "eve", nil, nil)
+		_, long := a.verify(shown(others.Issue(t, strings.Repeat("e", 100_000), nil, nil)))
+		if long == nil || len(long.Error()) > maxRefusal+len("…") || errors.As(long, new(x509.UnknownAuthorityError)) {
+			t.Errorf("a refusal is remembered with the certificate, or with %d bytes of it", len(long.Error()))
+		}
 		_, first := a.verify(shown(bad))
 		_, second := a.verify(shown(bad))
 		time.Sleep(refusedFor)
@@ -42,15 +47,15 @@ func TestRefusalsAreRemembered(t *testing.T) {
 		if cert, err := a.verify(shown(good)); cert == nil || err != nil {
 			t.Errorf("a good one: %v", err)
 		}
-		long := []*tls.Certificate{good}
+		chain := []*tls.Certificate{good}
 		for range maxChain {
-			long = append(long, bad)
+			chain = append(chain, bad)
 		}
-		if cert, err := a.verify(shown(long[:maxChain]...)); cert == nil || err != nil {
+		if cert, err := a.verify(shown(chain[:maxChain]...)); cert == nil || err != nil {
 			t.Errorf("%d certificates: %v", maxChain, err)
 		}
-		if _, err := a.verify(shown(long...)); err == nil || !strings.Contains(err.Error(), "a chain may have 8") {
-			t.Errorf("%d certificates: %v", len(long), err)
+		if _, err := a.verify(shown(chain...)); err == nil || !strings.Contains(err.Error(), "a chain may have 8") {
+			t.Errorf("%d certificates: %v", len(chain), err)
 		}
 	})
 }

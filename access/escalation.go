@@ -76,15 +76,24 @@ type roleWrite struct {
 }
 
 func (a *RBAC) mayWriteRole(ctx context.Context, u user.Info, w roleWrite) error {
-	if a.may(ctx, u, "escalate", w.resource, w.namespace, w.name) {
+	if a.mayEscalate(ctx, u, w.resource, w.namespace, w.name) {
 		return nil
 	}
 	return a.holds(u, w.namespace, w.rules, forbidden(w.resource, w.name))
 }
 
+// mayEscalate asks for the verb escalate on the object that the request's path names: that of a POST names none, so that who may escalate objects of
+// some names makes none by it.
+func (a *RBAC) mayEscalate(ctx context.Context, u user.Info, resource, namespace, name string) bool {
+	if registry.VerbFrom(ctx) == "create" {
+		name = ""
+	}
+	return a.may(ctx, u, "escalate", resource, namespace, name)
+}
+
 // mayAggregate asks for everything, because whoever writes other roles decides what this one will allow.
 func (a *RBAC) mayAggregate(ctx context.Context, u user.Info, name string) error {
-	if a.may(ctx, u, "escalate", "clusterroles", "", name) {
+	if a.mayEscalate(ctx, u, "clusterroles", "", name) {
 		return nil
 	}
 	refuse := forbidden("clusterroles", name)

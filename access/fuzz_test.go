@@ -131,7 +131,8 @@ func FuzzProxyHeaders(f *testing.F) {
 	p := newProxies(RequestHeader{}, &authorities{})
 	f.Fuzz(func(t *testing.T, text string) {
 		h := header(text)
-		u := p.take(h)
+		u := p.named(h)
+		p.drop(h)
 		if u != nil && u.GetName() == "" {
 			t.Errorf("%q is %+v", text, u)
 		}

@@ -44,8 +44,7 @@ func orOne(given []string, otherwise string) []string {
 	return slices.Clone(given)
 }
 
-// authenticate returns whom a proxy has named, nil if the request comes from no proxy or names nobody. After it the
-// request has none of the headers, if it comes from a proxy.
+// authenticate returns whom a proxy has named, nil if the request comes from no proxy or names nobody.
 func (p *proxies) authenticate(r *http.Request) (user.Info, error) {
 	if p == nil {
 		return nil, nil
@@ -59,11 +58,11 @@ func (p *proxies) authenticate(r *http.Request) (user.Info, error) {
 	case len(p.names) > 0 && !slices.Contains(p.names, cert.Subject.CommonName):
 		return nil, fmt.Errorf("the certificate %s is none of --requestheader-allowed-names", serial(cert))
 	}
-	return p.take(r.Header), nil
+	return p.named(r.Header), nil
 }
 
-// take takes the headers out that name a user, and returns the user, nil if they name none.
-func (p *proxies) take(h http.Header) user.Info {
+// named returns the user whom headers name, nil if they name none.
+func (p *proxies) named(h http.Header) user.Info {
 	u := &user.DefaultInfo{Name: first(h, p.users), UID: first(h, p.uids)}
 	for _, name := range p.groups {
 		u.Groups = append(u.Groups, h.Values(name)...)
@@ -72,11 +71,17 @@ func (p *proxies) take(h http.Header) user.Info {
 	for _, prefix := range p.extras {
 		addExtra(u, h, prefix)
 	}
-	maps.DeleteFunc(h, func(name string, _ []string) bool { return p.owns(name) })
 	if u.Name == "" {
 		return nil
 	}
 	return u
+}
+
+// drop takes the headers out that name a user, whoever has sent them: an aggregated API server would believe them of this one.
+func (p *proxies) drop(h http.Header) {
+	if p != nil {
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return p.owns(name) })
+	}
 }
 
 // first returns the first value that isn't empty.

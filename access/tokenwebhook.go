@@ -10,6 +10,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -17,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/egress"
 	"github.com/apiserver-lite/apiserver-lite/internal/callout"
 	"github.com/apiserver-lite/apiserver-lite/internal/reload"
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // AuthenticationWebhook is a server that is asked by TokenReviews whose the bearer tokens are that nobody here knows.
@@ -83,7 +85,7 @@ func (w *tokenWebhook) ask(ctx context.Context, by *reviewer, token string) (ans
 	case w.room <- struct{}{}:
 		defer func() { <-w.room }()
 	default:
-		return nil, false, unasked{errors.New("the webhook of tokens is being asked too much")}
+		return nil, false, apierrors.NewTooManyRequests("the webhook that knows tokens is being asked about too many", registry.RetryAfter) // a 401 would have clients drop tokens that count
 	}
 	wanted, _ := authenticator.AudiencesFrom(ctx)
 	var review authenticationv1.TokenReview

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // webhookAt returns a token webhook that asks a handler.
@@ -43,7 +45,7 @@ func TestTokenWebhookAnswersNonsense(t *testing.T) {
 	}
 }
 
-// TestTokenWebhookAskedTooMuch: beyond maxTokenQuestions nobody is asked, and nobody waits.
+// TestTokenWebhookAskedTooMuch: beyond maxTokenQuestions nobody is asked, and nobody waits: the client is to come back.
 func TestTokenWebhookAskedTooMuch(t *testing.T) {
 	w := webhookAt(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{"authenticated":true,"user":{"username":"a"}}}`)
@@ -51,7 +53,7 @@ func TestTokenWebhookAskedTooMuch(t *testing.T) {
 	for range maxTokenQuestions {
 		w.room <- struct{}{}
 	}
-	if _, _, err := w.authenticate(t.Context(), "t", []string{"us"}); !errors.As(err, new(unasked)) {
+	if _, _, err := w.authenticate(t.Context(), "t", []string{"us"}); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("one too many: %v", err)
 	}
 	<-w.room

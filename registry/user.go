@@ -63,12 +63,13 @@ func Unlabelled(ctx context.Context) bool { return ctx.Value(unlabelledKey{}) !=
 
 type verbKey struct{}
 
-// WithVerb returns a context for a write of a part of an object.
+// WithVerb returns a context for a write of a part of an object, or for the POST of one.
 func WithVerb(ctx context.Context, verb string) context.Context {
 	return context.WithValue(ctx, verbKey{}, verb)
 }
 
-// VerbFrom returns the verb by which a user writes a part of an object, "update" or "patch", for the rules that ask whether he may.
+// VerbFrom returns the verb by which a user writes a part of an object, "update" or "patch", for the rules that ask whether he may, or "create" for the
+// POST of an object.
 func VerbFrom(ctx context.Context) string {
 	verb, _ := ctx.Value(verbKey{}).(string)
 	return verb

@@ -88,7 +88,9 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 			h.logRefusal(w, r, err)
 			return nil, unauthorized(w, r)
 		}
-		w.Credential, w.stranger = credential, u.GetName() == user.Anonymous
+		if w.Credential, w.stranger = credential, u.GetName() == user.Anonymous; w.stranger {
+			leave(w, r)
+		}
 		return u, nil
 	}
 	switch {
@@ -101,17 +103,21 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 	return nil, unauthorized(w, r)
 }
 
+// leave has a stranger's connection over HTTP/2 end. net/http says GOAWAY, and closes the connection when what the client had sent by that time is
+// answered. What the stranger sends next takes another handshake, as with kube-apiserver.
+func leave(w *response, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
 func withUser(r *http.Request, u user.Info) *http.Request {
 	return r.WithContext(registry.WithUser(r.Context(), u))
 }
 
 func unauthorized(w *response, r *http.Request) error {
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	if r.ProtoMajor == 2 {
-		// net/http says GOAWAY then, and closes the connection when what the client had sent by that time is answered. What a
-		// stranger sends next takes another handshake, as with kube-apiserver.
-		w.Header().Set("Connection", "close")
-	}
+	leave(w, r)
 	return status.Error(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 }
 

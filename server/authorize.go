@@ -24,6 +24,9 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	}
 	w.Asks = access.AttributesOf(r)
 	w.Asks.User = registry.UserFrom(r.Context())
+	if w.Asks.Verb == "watch" && access.NamesOne(w.Asks, r.URL.Path) && h.aggregator.Route(r.URL.Path) != nil {
+		w.Asks.Verb = "get" // which another server answers it as
+	}
 	switch {
 	case r.URL.Path == mergedPath && r.Method == http.MethodGet:
 		return nil // each of its resources is asked about: see mayWatch

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
@@ -102,7 +103,7 @@ func (w *write) actOn(ctx context.Context, part *registry.Subresource, sent regi
 // runAct calls a function of a subresource. The error is for clients.
 func (w *write) runAct(ctx context.Context, part *registry.Subresource, a *registry.Action, of func(ctx context.Context, a *registry.Action) error) error {
 	var refusal error
-	if err := w.Res.Registry.Call(part.Name+" of "+w.Plural, func() { refusal = of(ctx, a) }); err != nil || refusal == nil {
+	if err := w.Res.Registry.Call(part.Name+" of "+w.Plural, func() { refusal = of(warning.WithWarningRecorder(ctx, w), a) }); err != nil || refusal == nil {
 		return err
 	}
 	return w.Fail(a.Name, refusal)

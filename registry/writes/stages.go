@@ -117,6 +117,8 @@ func (w *write) asksBy(ctx context.Context) context.Context {
 		ctx = registry.WithoutLabels(ctx)
 	}
 	switch {
+	case w.Subresource == registry.Whole && w.targetKey == "": // a POST, whose path names no object
+		return registry.WithVerb(ctx, "create")
 	case w.Subresource == registry.Whole:
 		return ctx
 	case w.patches:

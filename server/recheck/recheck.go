@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
@@ -85,12 +86,23 @@ func (c *Recheck) All(ctx context.Context) error {
 	fresh, cancel = context.WithTimeout(fresh, roundTime)
 	defer cancel()
 	for _, shown := range byCredential {
-		if c.stillCounts(fresh, shown[0]) {
-			continue
-		}
+		counts, whose := c.stillCounts(fresh, shown[0])
 		for _, w := range shown {
-			w.Cancel(watchstream.ErrRevoked)
+			if was := openedBy(w); !counts || whose != nil && was != nil && !access.SameUser(whose, was) {
+				w.Cancel(watchstream.ErrRevoked)
+			}
 		}
+	}
+	return nil
+}
+
+// openedBy returns whose credential a watch was opened with, nil where rights don't count.
+func openedBy(w *watches.Watch) user.Info {
+	switch {
+	case w.Why.As != nil:
+		return w.Why.As.By()
+	case len(w.Asks) > 0:
+		return w.Asks[0].User
 	}
 	return nil
 }
@@ -112,19 +124,22 @@ func (c *Recheck) mayStill(ctx context.Context, w *watches.Watch) bool {
 	return err == nil || access.Undecided(err) || ctx.Err() != nil
 }
 
-// stillCounts tells whether the credential of a watch counts. What can't be found out counts as it did.
-func (c *Recheck) stillCounts(ctx context.Context, w *watches.Watch) bool {
+// stillCounts tells whether the credential of a watch counts, and of a token whose it is by now. What can't be found out counts as it did.
+func (c *Recheck) stillCounts(ctx context.Context, w *watches.Watch) (bool, user.Info) {
 	ctx, cancel := context.WithTimeout(ctx, credentialTime)
 	defer cancel()
-	err := c.Access.Still(ctx, w.Why.Credential)
+	u, err := c.Access.Still(ctx, w.Why.Credential)
 	var unknown *apierrors.StatusError
-	if err == nil || ctx.Err() != nil || errors.As(err, &unknown) {
-		return true
+	switch {
+	case err == nil:
+		return true, u
+	case ctx.Err() != nil || errors.As(err, &unknown):
+		return true, nil
 	}
 	const nobody = "" // no request causes this
 	if left, ok := c.refusals.Allow(time.Now(), nobody); ok {
 		reason := clip.To(strings.ReplaceAll(err.Error(), "\n", "; "), maxReason)
 		c.Log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", strings.Join(w.Resources, ","), "not_logged_before", left)
 	}
-	return false
+	return false, nil
 }
