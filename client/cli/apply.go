@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
 
+	"github.com/apiserver-lite/apiserver-lite/backup/document"
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
 
@@ -271,22 +272,25 @@ func (f files) read(ctx context.Context, in io.Reader, namespace string) (all []
 			return nil, err
 		}
 		before := len(all)
-		for _, document := range documents(text) {
-			object, err := yaml.YAMLToJSON(document)
+		err = document.Split(bytes.NewReader(text), func(line int, text []byte) error {
+			objects, err := document.Parse(text)
 			if err != nil {
-				return nil, usageError("%s: %w", file, err)
+				return fmt.Errorf("line %d: %w", line, err)
 			}
-			if string(object) == "null" { // comments alone
-				continue
+			for _, object := range objects {
+				if own := document.NamespaceOf(object); namespace != "" && own != "" && own != namespace {
+					return fmt.Errorf("line %d: the namespace of %s %q is %q, and --namespace says %q", line, object["kind"], document.NameOf(object), own, namespace)
+				}
+				o, err := json.Marshal(object)
+				if err != nil {
+					return err
+				}
+				all = append(all, o)
 			}
-			o := client.Object(object)
-			if o.Kind() == "" || o.APIVersion() == "" || o.Name() == "" {
-				return nil, usageError("%s: an object without apiVersion, kind or metadata.name", file)
-			}
-			if own := o.Namespace(); namespace != "" && own != "" && own != namespace {
-				return nil, usageError("%s: the namespace of %s %q is %q, and --namespace says %q", file, o.Kind(), o.Name(), own, namespace)
-			}
-			all = append(all, o)
+			return nil
+		})
+		if err != nil {
+			return nil, usageError("%s: %w", file, err)
 		}
 		if len(all) == before {
 			return nil, usageError("%s has no objects", file)
@@ -321,17 +325,4 @@ func readFile(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// documents splits a YAML stream.
-func documents(text []byte) (all [][]byte) {
-	var document []byte
-	for line := range bytes.Lines(text) {
-		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ') {
-			all = append(all, document)
-			document, line = nil, rest
-		}
-		document = append(document, line...)
-	}
-	return append(all, document)
 }
