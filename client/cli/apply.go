@@ -168,7 +168,7 @@ func (c *deleteCommand) parse(args []string) error {
 	case len(c.names) > 0 && c.all:
 		return usageError("--all and names exclude each other")
 	case len(c.names) > 0:
-		return c.selection.check("names")
+		return errors.Join(checkNames(c.names...), c.selection.check("names"))
 	case c.all:
 		return c.selection.check("--all")
 	case !c.given():

@@ -49,7 +49,7 @@ func (c *getCommand) parse(args []string) (err error) {
 	if len(c.names) > 0 {
 		beside = "names"
 	}
-	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside), c.checkWatch())
+	return errors.Join(checkNames(c.names...), c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside), c.checkWatch())
 }
 
 // checkOrder refuses an order that can't be read, or of objects that are named, and fields that nobody would see.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -25,7 +26,7 @@ func (p *pruning) addFlags(set *pflag.FlagSet) {
 }
 
 func (p *pruning) check() (err error) {
-	if p.on != (p.selector != "") {
+	if p.selector = strings.TrimSpace(p.selector); p.on != (p.selector != "") {
 		return usageError("--prune and --selector need each other: the selector says what may be deleted")
 	}
 	if p.labels, err = selectors.ParseLabels(p.selector); err != nil {
