@@ -63,7 +63,7 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 	if err := c.concern(objects); err != nil {
 		return err
 	}
-	done, options := applied{map[string]bool{}, map[string]bool{}}, c.dryRun.options()
+	done, options := applied{uids: map[string]bool{}, namespaces: map[string]bool{}}, c.dryRun.options()
 	if c.force {
 		options = append(options, client.Force())
 	}
@@ -77,10 +77,7 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		done.uids[now.UID()] = true
-		if in := now.Namespace(); in != "" {
-			done.namespaces[in] = true
-		}
+		done.add(*now)
 		s.did(i+1, len(objects), collection, object.Name(), "applied")
 		if object.Kind() == "CustomResourceDefinition" {
 			patience = definitionPatience

@@ -21,7 +21,7 @@ type pruning struct {
 }
 
 func (p *pruning) addFlags(set *pflag.FlagSet) {
-	set.BoolVar(&p.on, "prune", false, "delete what apply made before, matches --selector and is in no file, in the namespaces of the files' objects")
+	set.BoolVar(&p.on, "prune", false, "delete what apply made before, matches --selector and is in no file: in the namespaces of the files' objects and, if they have one that is in none, outside of namespaces; never Namespaces and CustomResourceDefinitions")
 	set.StringVarP(&p.selector, "selector", "l", "", "with --prune: label selector, such as app=shop, that all objects in the files have to match")
 }
 
@@ -48,19 +48,30 @@ func (p *pruning) concern(objects []client.Object) error {
 	return nil
 }
 
-// applied is what a run has applied: the uids, and the namespaces, "" for what is in none.
+// applied is what a run has applied: the uids, the namespaces, and whether something is in none.
 type applied struct {
 	uids, namespaces map[string]bool
+	outside          bool
 }
 
-// prune deletes what matches, was applied by this program and isn't among applied: first what is in namespaces, kinds that are defined last.
+func (a *applied) add(object client.Object) {
+	a.uids[object.UID()] = true
+	if in := object.Namespace(); in != "" {
+		a.namespaces[in] = true
+	} else {
+		a.outside = true
+	}
+}
+
+// prune deletes what matches, was applied by this program and isn't among applied: first what is in namespaces. What is in none is left alone by files that
+// have nothing of that sort: they're a part of what has been applied with these labels.
 func (p *pruning) prune(ctx context.Context, s *session, kept applied, options []client.Option) error {
 	kinds, err := s.client.AllResources(ctx)
 	if err != nil {
 		return err
 	}
 	kinds = slices.DeleteFunc(kinds, func(k client.ResourceInfo) bool {
-		return !slices.Contains(k.Verbs, "list") || !slices.Contains(k.Verbs, "delete")
+		return !slices.Contains(k.Verbs, "list") || !slices.Contains(k.Verbs, "delete") || holdsOthers(k) || !k.Namespaced && !kept.outside
 	})
 	slices.SortStableFunc(kinds, func(a, b client.ResourceInfo) int { return last(a) - last(b) })
 	for _, kind := range kinds {
@@ -80,13 +91,15 @@ func (p *pruning) prune(ctx context.Context, s *session, kept applied, options [
 	return nil
 }
 
-// last orders kinds: what others are in or of goes after them.
+// holdsOthers tells whether other objects go with one of the kind, whoever made them: it's never pruned.
+func holdsOthers(kind client.ResourceInfo) bool {
+	return kind.APIVersion == "v1" && kind.Kind == "Namespace" || strings.HasPrefix(kind.APIVersion, "apiextensions.k8s.io/")
+}
+
+// last orders kinds: what is in no namespace goes after what is in one.
 func last(kind client.ResourceInfo) int {
-	switch {
-	case kind.Namespaced:
+	if kind.Namespaced {
 		return 0
-	case kind.Kind == "Namespace" || kind.Kind == "CustomResourceDefinition":
-		return 2
 	}
 	return 1
 }
