@@ -67,15 +67,22 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 	if c.force {
 		options = append(options, client.Force())
 	}
+	failed := failures{to: s}
 	patience := time.Duration(0)
 	for i, object := range objects {
 		collection, err := c.collectionOf(ctx, s, object, patience)
 		if err != nil {
-			return err
+			patience = 0 // the next one needn't wait for the same definition
 		}
-		now, err := collection.Apply(ctx, fieldManager, &object, options...)
+		var now *client.Object
+		if err == nil {
+			now, err = collection.Apply(ctx, fieldManager, &object, options...)
+		}
+		if end := failed.pass(err); end != nil {
+			return failed.end(end)
+		}
 		if err != nil {
-			return err
+			continue
 		}
 		done.add(*now)
 		s.did(i+1, len(objects), collection, object.Name(), "applied")
@@ -83,10 +90,10 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 			patience = definitionPatience
 		}
 	}
-	if c.on {
+	if c.on && failed.last == nil { // else files have objects that aren't among those applied
 		return c.prune(ctx, s, done, c.dryRun.options())
 	}
-	return nil
+	return failed.last
 }
 
 // dryRun is the flag --dry-run: as a word alone, or as kubectl has it.
@@ -190,13 +197,17 @@ func (c *deleteCommand) run(ctx context.Context, s *session) error {
 		fmt.Fprintf(s.out, "%s deleted\n", collection)
 		return nil
 	}
+	failed := failures{to: s}
 	for i, name := range c.names {
-		if err := collection.Delete(ctx, name, options...); err != nil {
-			return err
+		err := collection.Delete(ctx, name, options...)
+		if end := failed.pass(err); end != nil {
+			return failed.end(end)
 		}
-		s.did(i+1, len(c.names), collection, name, "deleted")
+		if err == nil {
+			s.did(i+1, len(c.names), collection, name, "deleted")
+		}
 	}
-	return nil
+	return failed.last
 }
 
 func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []client.Option) error {
@@ -204,17 +215,20 @@ func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []clie
 	if err != nil {
 		return err
 	}
+	failed := failures{to: s}
 	for i, object := range objects {
 		collection, err := c.collectionOf(ctx, s, object, 0)
-		if err != nil {
-			return err
+		if err == nil {
+			err = collection.Delete(ctx, object.Name(), options...)
 		}
-		if err := collection.Delete(ctx, object.Name(), options...); err != nil {
-			return err
+		if end := failed.pass(err); end != nil {
+			return failed.end(end)
 		}
-		s.did(i+1, len(objects), collection, object.Name(), "deleted")
+		if err == nil {
+			s.did(i+1, len(objects), collection, object.Name(), "deleted")
+		}
 	}
-	return nil
+	return failed.last
 }
 
 // did prints a line about an object, and says now and then on a terminal how much is left.
