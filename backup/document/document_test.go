@@ -122,6 +122,7 @@ func TestParse(t *testing.T) {
 		{"two in braces", "{apiVersion: v1, kind: X, metadata: {name: a}}\n{apiVersion: v1, kind: X, metadata: {name: b}}", "", "something follows the end of the object"},
 		{"braces and garbage", `{"apiVersion":"v1","kind":"X","metadata":{"name":"a"}} }}}`, "", "something follows the end of the object"},
 		{"garbage", "}}}", "", "yaml: "},
+		{"two that aren't split", "apiVersion: v1\nkind: X\nmetadata: {name: a}\n---\na: 1\n", "", "something follows the end of the object"},
 		{"outdented", "  apiVersion: v1\n  kind: X\n  metadata: {name: a}\ndata: {a: b}\n", "", "something follows the end of the object"},
 	}
 	for _, test := range tests {

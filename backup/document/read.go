@@ -124,7 +124,8 @@ func Parse(text []byte) (all []Object, err error) {
 func alone(text []byte) error {
 	for line := range bytes.Lines(text) {
 		if line[0] != '#' && len(bytes.TrimSpace(line)) > 0 {
-			if letter := line[0] | 0x20; letter >= 'a' && letter <= 'z' || json.Valid(text) {
+			letter, ends := line[0]|0x20, bytes.Contains(text, []byte("\n---")) || bytes.Contains(text, []byte("\n..."))
+			if letter >= 'a' && letter <= 'z' && !ends || json.Valid(text) {
 				return nil
 			}
 			break
