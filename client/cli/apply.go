@@ -85,13 +85,13 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 			continue
 		}
 		done.add(*now)
-		s.did(i+1, len(objects), collection, object.Name(), "applied")
+		s.did(i+1, len(objects), collection, object.Name(), c.dryRun.done("applied"))
 		if object.Kind() == "CustomResourceDefinition" {
 			patience = definitionPatience
 		}
 	}
 	if c.on && failed.last == nil { // else files have objects that aren't among those applied
-		return c.prune(ctx, s, done, c.dryRun.options())
+		return c.prune(ctx, s, done, c.dryRun)
 	}
 	return failed.last
 }
@@ -131,6 +131,14 @@ func (d *dryRun) options() []client.Option {
 		return []client.Option{client.DryRun()}
 	}
 	return nil
+}
+
+// done returns the word for what was done, and says if that was for show.
+func (d *dryRun) done(what string) string {
+	if *d {
+		return what + " (dry run)"
+	}
+	return what
 }
 
 // deleteCommand deletes the objects in files, or those that are named or selected.
@@ -191,11 +199,7 @@ func (c *deleteCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(c.names) == 0 {
-		if err := collection.DeleteCollection(ctx, append(options, c.options()...)...); err != nil {
-			return err
-		}
-		fmt.Fprintf(s.out, "%s deleted\n", collection)
-		return nil
+		return c.deleteSelected(ctx, s, collection, options)
 	}
 	failed := failures{to: s}
 	for i, name := range c.names {
@@ -204,10 +208,25 @@ func (c *deleteCommand) run(ctx context.Context, s *session) error {
 			return failed.end(end)
 		}
 		if err == nil {
-			s.did(i+1, len(c.names), collection, name, "deleted")
+			s.did(i+1, len(c.names), collection, name, c.dryRun.done("deleted"))
 		}
 	}
 	return failed.last
+}
+
+// deleteSelected deletes what is selected at once, and prints what it was.
+func (c *deleteCommand) deleteSelected(ctx context.Context, s *session, collection client.Collection[client.Object], options []client.Option) error {
+	keys, err := collection.DeleteCollectionKeys(ctx, append(options, c.options()...)...)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		fmt.Fprintln(s.err, "nothing is selected")
+	}
+	for i, key := range keys {
+		s.did(i+1, len(keys), collection, key.Name, c.dryRun.done("deleted"))
+	}
+	return nil
 }
 
 func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []client.Option) error {
@@ -225,7 +244,7 @@ func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []clie
 			return failed.end(end)
 		}
 		if err == nil {
-			s.did(i+1, len(objects), collection, object.Name(), "deleted")
+			s.did(i+1, len(objects), collection, object.Name(), c.dryRun.done("deleted"))
 		}
 	}
 	return failed.last

@@ -159,9 +159,12 @@ func TestPrune(t *testing.T) {
 	s.Do("POST", "/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"created","labels":{"app":"shop"}}}`)
 	want := []string{"widgets.example.com/red applied", "configmaps/gone pruned", "widgets.example.com/blue pruned"}
 	for _, dry := range []string{"--dry-run=server", "--dry-run=none"} {
-		out := mustInvoke(t, s.URL, red, "apply", "--prune", "-l", "app=shop", "-f", "-", dry)
+		out, said := mustInvoke(t, s.URL, red, "apply", "--prune", "-l", "app=shop", "-f", "-", dry), "\n"
+		if dry == "--dry-run=server" {
+			said = " (dry run)\n"
+		}
 		for _, line := range want {
-			if !strings.Contains(out, line+"\n") || strings.Count(out, "\n") != len(want) {
+			if !strings.Contains(out, line+said) || strings.Count(out, "\n") != len(want) {
 				t.Errorf("%s: it says\n%s, want %q", dry, out, want)
 				break
 			}

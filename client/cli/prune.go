@@ -65,7 +65,7 @@ func (a *applied) add(object client.Object) {
 
 // prune deletes what matches, was applied by this program and isn't among applied: first what is in namespaces. What is in none is left alone by files that
 // have nothing of that sort: they're a part of what has been applied with these labels.
-func (p *pruning) prune(ctx context.Context, s *session, kept applied, options []client.Option) error {
+func (p *pruning) prune(ctx context.Context, s *session, kept applied, dry dryRun) error {
 	kinds, err := s.client.AllResources(ctx)
 	if err != nil {
 		return err
@@ -77,13 +77,13 @@ func (p *pruning) prune(ctx context.Context, s *session, kept applied, options [
 	for _, kind := range kinds {
 		of := client.Resource[client.Object](s.client, kind.APIVersion, kind.Plural)
 		if !kind.Namespaced {
-			if err := p.kind(ctx, s, of, kept, options); err != nil {
+			if err := p.kind(ctx, s, of, kept, dry); err != nil {
 				return err
 			}
 			continue
 		}
 		for namespace := range kept.namespaces {
-			if err := p.kind(ctx, s, of.In(namespace), kept, options); err != nil {
+			if err := p.kind(ctx, s, of.In(namespace), kept, dry); err != nil {
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func last(kind client.ResourceInfo) int {
 	return 1
 }
 
-func (p *pruning) kind(ctx context.Context, s *session, of client.Collection[client.Object], kept applied, options []client.Option) error {
+func (p *pruning) kind(ctx context.Context, s *session, of client.Collection[client.Object], kept applied, dry dryRun) error {
 	list, err := of.List(ctx, client.Labels(p.selector))
 	var refusal *client.StatusError
 	if errors.As(err, &refusal) && (refusal.Code == forbidden || errors.Is(err, client.ErrNotFound)) {
@@ -124,14 +124,14 @@ func (p *pruning) kind(ctx context.Context, s *session, of client.Collection[cli
 		if own := object.Namespace(); own != "" {
 			at = of.In(own)
 		}
-		err := at.Delete(ctx, object.Name(), append(slices.Clone(options), client.IfUID(object.UID()))...)
+		err := at.Delete(ctx, object.Name(), append(dry.options(), client.IfUID(object.UID()))...)
 		if errors.Is(err, client.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "%s/%s pruned\n", of, object.Name())
+		fmt.Fprintf(s.out, "%s/%s %s\n", of, object.Name(), dry.done("pruned"))
 	}
 	return nil
 }
