@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -343,6 +344,9 @@ func readFile(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 			c.text, c.err = io.ReadAll(in)
 		} else {
 			c.text, c.err = os.ReadFile(file)
+			if info, err := os.Stat(file); c.err != nil && err == nil && info.IsDir() {
+				c.err = fmt.Errorf("%s is a directory: -f takes files, such as -f %s", file, filepath.Join(file, "widget.yaml"))
+			}
 		}
 		done <- c
 	}()
