@@ -31,7 +31,8 @@ func Split(r io.Reader, fn func(line int, text []byte) error) error {
 		next, err := in.ReadSlice('\n')
 		if fresh := len(text) == 0 || text[len(text)-1] == '\n'; fresh {
 			line++
-			if rest, ok := boundary(next); ok {
+			rest, ok := boundary(next)
+			if ok || bytes.HasPrefix(next, []byte("{")) && isObject(text) { // else a long stream of JSON would be one document
 				if err := give(); err != nil {
 					return err
 				}
@@ -52,11 +53,18 @@ func Split(r io.Reader, fn func(line int, text []byte) error) error {
 
 // boundary tells whether a line ends a document, and returns what the line has of the next one.
 func boundary(line []byte) (rest []byte, ok bool) {
-	rest, ok = bytes.CutPrefix(line, []byte("---"))
-	if !ok {
-		rest, ok = bytes.CutPrefix(line, []byte("..."))
+	for _, mark := range []string{"---", "..."} {
+		if rest, ok = bytes.CutPrefix(line, []byte(mark)); ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ') {
+			return rest, true
+		}
 	}
-	return rest, ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ')
+	return line, false
+}
+
+// isObject tells whether a text is an object in JSON, and nothing else. Others are mostly known by their ends.
+func isObject(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return bytes.HasPrefix(text, []byte("{")) && bytes.HasSuffix(text, []byte("}")) && json.Valid(text)
 }
 
 // values calls fn with each JSON value that the text begins with, and with what follows them if that's more than comments: all of it if it's YAML.
