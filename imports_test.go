@@ -141,7 +141,7 @@ var floors = []floor{
 	{"server/width", nil}, // measures its own process
 	{"client/kubeconfig", []string{"client"}},
 	{"internal/commandline", []string{"internal/exit"}},
-	{"client/cli", []string{"internal/commandline", "internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
+	{"client/cli", []string{"backup/document", "internal/commandline", "internal/exit", "selectors", "watchstream", "client", "client/kubeconfig"}},
 	{"internal/program", nil},     // builds the programs that tests start
 	{"internal/credentials", nil}, // what clients of tests show
 	{"internal/await", nil},       // what tests of servers wait with

@@ -84,6 +84,9 @@ func newLog(p cli.Process) *slog.Logger {
 }
 
 func (c *command) save(ctx context.Context, cmd *cobra.Command, p cli.Process) (said string, err error) {
+	if c.file == "-" {
+		return "", exit.With(exit.Usage, errors.New("name a file: a snapshot isn't written to the standard output"))
+	}
 	if c.dir != "" && cmd.Flags().NFlag() > 1 {
 		return "", exit.With(exit.Usage, errors.New("--data-dir reads a directory, and takes no flag of a server's"))
 	}

@@ -177,6 +177,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"":                               {2, "see apiserver-lite snapshot --help"},
 		"save":                           {2, "see apiserver-lite snapshot --help"},
+		"save - --server http://x":       {2, "name a file"},
 		"sve x":                          {2, "there is no snapshot sve: restore, save or status: did you mean save?"},
 		"status x --server http://x":     {2, "unknown flag: --server"},
 		"status x -o yaml":               {2, "only json"},

@@ -165,9 +165,9 @@ func parseAddress(address string) (base, socket string, err error) {
 	}
 	u, err := url.Parse(address)
 	switch {
-	case err != nil:
+	case err != nil && strings.Contains(address, "://"):
 		return "", "", fmt.Errorf("server %q: %w", address, err)
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return "", "", fmt.Errorf("server %q: want http://host:port, https://host:port or unix:/path", address)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return "", "", errors.New("the server's URL must not have a user, a query or a fragment")

@@ -181,14 +181,40 @@ func (c Collection[T]) Delete(ctx context.Context, name string, options ...Optio
 // DeleteCollection deletes all objects of the collection, or those that are selected. Without In it deletes those of all
 // namespaces, which kube-apiserver refuses to do.
 func (c Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
+	_, err := c.deleteCollection(ctx, options)
+	return err
+}
+
+// DeleteCollectionKeys is DeleteCollection, and returns what was deleted, as the server lists it.
+func (c Collection[T]) DeleteCollectionKeys(ctx context.Context, options ...Option) ([]Key, error) {
+	answer, err := c.deleteCollection(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name, Namespace string }
+		}
+	}
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return nil, fmt.Errorf("delete %s: the answer is no list: %w", c, err)
+	}
+	keys := make([]Key, len(list.Items))
+	for i, item := range list.Items {
+		keys[i] = Key{Namespace: item.Metadata.Namespace, Name: item.Metadata.Name}
+	}
+	return keys, nil
+}
+
+// deleteCollection returns the server's answer.
+func (c Collection[T]) deleteCollection(ctx context.Context, options []Option) ([]byte, error) {
 	s := newSettings(options)
 	if err := s.check(aDeleteCollection); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := c.client.answer(ctx, &request{
+	return c.client.answer(ctx, &request{
 		method: http.MethodDelete, path: c.path(c.namespace, "", ""), query: s.only(aDeleteCollection), contentType: jsonType, body: s.deleteOptions(),
 	})
-	return err
 }
 
 // deleteOptions returns the body of a delete, nil if there's nothing to say.

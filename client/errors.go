@@ -39,7 +39,7 @@ var (
 
 // These are errors of this package.
 var (
-	// ErrVersion is returned by Follow for a version to begin at that isn't a real one. "" and "0" would begin anywhere.
+	// ErrVersion is returned by Follow for a version to begin at that isn't a real one. "" and "0" would begin anywhere, and a server refuses what is no number.
 	ErrVersion = errors.New("no version to follow from")
 	// ErrNoVersion is returned when an event has no resourceVersion, so that nobody could resume after it.
 	ErrNoVersion = errors.New("event without a resourceVersion")

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -21,7 +22,7 @@ const (
 )
 
 // Follow yields each event after the version exactly once and in order, through as many connections as it takes. It
-// begins at a version that a list, an object or an event has; "" and "0" are ErrVersion.
+// begins at a version that a list, an object or an event has; "", "0" and what is no number are ErrVersion.
 //
 // A connection that ends, cleanly or not, is replaced: at once after a clean end, but at most once a second; after an error
 // with growing pauses (see Backoff), of which the first is a second, the longest is half a minute, and which begin anew with
@@ -42,7 +43,7 @@ func (c Collection[T]) Follow(ctx context.Context, version string, options ...Op
 	return func(yield func(Event[T], error) bool) {
 		s := newSettings(options)
 		err := s.check(aWatch)
-		if version == "" || version == "0" {
+		if n, no := strconv.ParseUint(version, 10, 64); no != nil || n == 0 { // with which a server would refuse each connection, or begin anywhere
 			err = fmt.Errorf("%w: %q", ErrVersion, version)
 		}
 		if err != nil {

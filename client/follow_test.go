@@ -129,6 +129,9 @@ func TestFollowEnds(t *testing.T) {
 	}{
 		{"no version", "", nil, client.ErrVersion, 0},
 		{"any version", "0", nil, client.ErrVersion, 0},
+		{"no number", "x", nil, client.ErrVersion, 0},
+		{"a negative number", "-1", nil, client.ErrVersion, 0},
+		{"a number that is too large", "18446744073709551616", nil, client.ErrVersion, 0},
 		{"expired, as an event", "1", []answer{{body: a + errorFrame(410, "Expired")}}, client.ErrExpired, 1},
 		{"gone, as an event", "1", []answer{{body: errorFrame(410, "Gone")}}, client.ErrExpired, 0},
 		{"expired, as an answer", "1", []answer{{body: a}, {status: 410, body: failure(410, "Expired")}}, client.ErrExpired, 1},

@@ -51,8 +51,11 @@ func TestVerbs(t *testing.T) {
 	if err := widgets.Delete(ctx, "red", client.IfUID(red.UID), client.IfVersion(red.ResourceVersion)); err != nil {
 		t.Error(err)
 	}
-	if err := widgets.DeleteCollection(ctx, client.Fields("metadata.name=applied")); err != nil {
-		t.Error(err)
+	for _, options := range [][]client.Option{{client.DryRun()}, nil} {
+		keys, err := widgets.DeleteCollectionKeys(ctx, append(options, client.Fields("metadata.name=applied"))...)
+		if want := []client.Key{{Namespace: "default", Name: "applied"}}; err != nil || !slices.Equal(keys, want) {
+			t.Errorf("deleted are %v, %v, want %v", keys, err, want)
+		}
 	}
 	if left := must(must(widgets.List(ctx))(t).Slice(ctx))(t); len(left) != 1 || left[0].Name != generated.Name {
 		t.Errorf("left are %+v", left)

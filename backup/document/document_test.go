@@ -3,6 +3,7 @@ package document_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -83,6 +84,13 @@ func TestSplit(t *testing.T) {
 		{"dashes in a string", "a: |\n  ---\n--- \nb: 2", []string{"a: |\n  ---\n", " \nb: 2"}, []int{1, 3}},
 		{"long lines", long + "\n---\n" + long, []string{long + "\n", "\n" + long}, []int{1, 2}},
 		{"nothing", "", nil, nil},
+		{"JSON values", "{\"a\":1}\n\n{\"b\":\n2} {\"c\":3}{}\n", []string{"{\"a\":1}\n\n", "{\"b\":\n2}", `{"c":3}`, "{}\n"}, []int{1, 3, 4, 4}},
+		{"lines of JSON", "{\"a\":1}\n{\"b\":[\n{},\n{}]}\n\n{\"c\":3}\n", []string{"{\"a\":1}\n", "{\"b\":[\n{},\n{}]}\n\n", "{\"c\":3}\n"}, []int{1, 2, 6}},
+		{"JSON and garbage", "--- {\"a\":1}\n}}}\n---\na: 1", []string{` {"a":1}`, "}}}\n", "\na: 1"}, []int{1, 2, 3}},
+		{"JSON and a comment", "{\"a\":1} # one\n# two\n", []string{"{\"a\":1} # one\n# two\n"}, []int{1}},
+		{"YAML with braces", "{a: 1,\n\"b\": 2}\n", []string{"{a: 1,\n\"b\": 2}\n"}, []int{1}},
+		{"ends", "a: 1\n...\nb: 2\n... # that's it\n---\nc: 3\n...\n", []string{"a: 1\n", "\nb: 2\n", "\nc: 3\n"}, []int{1, 2, 5}},
+		{"dots in a string", "a: |\n  ...\nb: ...\n", []string{"a: |\n  ...\nb: ...\n"}, []int{1}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,6 +119,13 @@ func TestParse(t *testing.T) {
 		{"a name twice", "apiVersion: v1\nkind: X\nkind: Y", "", "already set"},
 		{"no object", "- 1", "", "it's no object"},
 		{"no YAML", "a: [", "", "yaml: "},
+		{"JSON, and a comment", "# a\n{\"apiVersion\":\"v1\",\"kind\":\"X\",\"metadata\":{\"name\":\"a\"}} # b\n# c\n", `[{"apiVersion":"v1","kind":"X","metadata":{"name":"a"}}]`, ""},
+		{"indented", "  apiVersion: v1\n  kind: X\n  metadata: {name: a}\n", `[{"apiVersion":"v1","kind":"X","metadata":{"name":"a"}}]`, ""},
+		{"two in braces", "{apiVersion: v1, kind: X, metadata: {name: a}}\n{apiVersion: v1, kind: X, metadata: {name: b}}", "", "something follows the end of the object"},
+		{"braces and garbage", `{"apiVersion":"v1","kind":"X","metadata":{"name":"a"}} }}}`, "", "something follows the end of the object"},
+		{"garbage", "}}}", "", "yaml: "},
+		{"two that aren't split", "apiVersion: v1\nkind: X\nmetadata: {name: a}\n---\na: 1\n", "", "something follows the end of the object"},
+		{"outdented", "  apiVersion: v1\n  kind: X\n  metadata: {name: a}\ndata: {a: b}\n", "", "something follows the end of the object"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -158,4 +173,18 @@ func FuzzAppend(f *testing.F) {
 			t.Errorf("%q is read as %s", text, read)
 		}
 	})
+}
+
+// TestSplitLongStream: what is in JSON isn't too much because it has no "---".
+func TestSplitLongStream(t *testing.T) {
+	t.Parallel()
+	line, n := `{"a":"`+strings.Repeat("x", 1<<20)+"\"}\n", 0
+	lines := make([]io.Reader, 65)
+	for i := range lines {
+		lines[i] = strings.NewReader(line)
+	}
+	err := document.Split(io.MultiReader(lines...), func(_ int, text []byte) error { n++; return nil })
+	if err != nil || n != len(lines) {
+		t.Errorf("%d documents, %v; want %d", n, err, len(lines))
+	}
 }

@@ -84,15 +84,20 @@ func (c *recordCommand) parse(args []string) error {
 	return nil
 }
 
-// run records. A file that is there already is left alone: a recording can't be made again.
+// run records. A file that is there already is left alone: a recording can't be made again. One that hasn't begun leaves none.
 func (c *recordCommand) run(ctx context.Context, server *client.Client, p cli.Process) (err error) {
-	to := p.Out
+	to, begun := p.Out, false
 	if c.output != "-" {
 		f, err := os.OpenFile(c.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
+		defer func() {
+			err = errors.Join(err, f.Close())
+			if !begun {
+				err = errors.Join(err, os.Remove(c.output))
+			}
+		}()
 		to = f
 	}
 	if c.length > 0 {
@@ -102,6 +107,7 @@ func (c *recordCommand) run(ctx context.Context, server *client.Client, p cli.Pr
 	}
 	c.Log = slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{ReplaceAttr: brief}))
 	c.Begun = func(version string, objects int) {
+		begun = true
 		fmt.Fprintf(p.Err, "recording from resourceVersion %s, where there are %s\n", version, count(objects, "object"))
 	}
 	what, err := recording.Record(ctx, server, to, c.RecordOptions)

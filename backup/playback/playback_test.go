@@ -147,6 +147,29 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestNotBegun: a recording that can't begin leaves no file, which would be in the way of the next one.
+func TestNotBegun(t *testing.T) {
+	t.Parallel()
+	source := servertest.New(t)
+	for _, test := range []struct{ name, at, args, want string }{
+		{"no such resource", source.URL, "record gizmos", "gizmos"},
+		{"no server", "http://127.0.0.1:1", "record configmaps", "connection refused"},
+	} {
+		for _, file := range []string{"a.jsonl", "a.jsonl.gz"} {
+			t.Run(test.name+" "+file, func(t *testing.T) {
+				at := filepath.Join(t.TempDir(), file)
+				var errs bytes.Buffer
+				if code, _ := run(t.Context(), test.at, nil, &errs, append(strings.Fields(test.args), "-o", at)...); code != 1 || !strings.Contains(errs.String(), test.want) {
+					t.Errorf("it ends with %d %s, want 1 and %q", code, &errs, test.want)
+				}
+				if _, err := os.Stat(at); !os.IsNotExist(err) {
+					t.Errorf("the file is left: %v", err)
+				}
+			})
+		}
+	}
+}
+
 // TestInterrupted: a replay whose standard input says nothing ends with its context.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()

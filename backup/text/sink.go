@@ -178,7 +178,7 @@ func (d *directory) pruneAll(path, namespace string, covers func(namespace, reso
 		if !covers(namespace, resource) {
 			continue
 		}
-		if err := d.prune(filepath.Join(path, resource)); err != nil {
+		if err := d.prune(filepath.Join(path, resource), namespace, resource); err != nil {
 			return err
 		}
 	}
@@ -199,8 +199,8 @@ func subdirectories(path string) (names []string, err error) {
 	return names, err
 }
 
-// prune removes the files of one resource that weren't written, and the directories that have nothing else.
-func (d *directory) prune(path string) error {
+// prune removes the files of one resource that weren't written but by an earlier export, and the directories that have nothing else.
+func (d *directory) prune(path, namespace, resource string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return err
@@ -208,6 +208,13 @@ func (d *directory) prune(path string) error {
 	for _, entry := range entries {
 		file := filepath.Join(path, entry.Name())
 		if _, wrote := d.wrote[idOf(file)]; wrote || !entry.Type().IsRegular() || !strings.HasSuffix(file, fileSuffix) {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if !holds(text, entry.Name(), namespace, resource) {
 			continue
 		}
 		if err := os.Remove(file); err != nil {
@@ -218,4 +225,19 @@ func (d *directory) prune(path string) error {
 		path = filepath.Dir(path)
 	}
 	return nil
+}
+
+// holds tells whether a file's text is that of the object that its path names: somebody may have put another file there, such as a kustomization.yaml.
+func holds(text []byte, file, namespace, resource string) bool {
+	objects, err := document.Parse(text)
+	if err != nil || len(objects) != 1 {
+		return false
+	}
+	o := objects[0]
+	in := document.NamespaceOf(o)
+	if in != "" {
+		in = fileName(in)
+	}
+	_, group, _ := strings.Cut(resource, ".")
+	return fileName(document.NameOf(o))+fileSuffix == file && in == namespace && document.Group(document.Text(o, "apiVersion")) == group
 }

@@ -233,9 +233,21 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("from a directory the server has\n%s\nwant\n%s", got, want)
 	}
 
-	notes := filepath.Join(dir, "namespaces/shop/configmaps/notes.txt")
-	if err := os.WriteFile(notes, nil, 0o644); err != nil {
-		t.Fatal(err)
+	made := []string{filepath.Join(dir, "namespaces/shop/secrets/password.yaml")} // which this export isn't about
+	for file, text := range map[string]string{
+		"notes.txt":          "",
+		"kustomization.yaml": "resources: [files.yaml]\n",
+		"named.yaml":         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nmetadata: {name: named, namespace: shop}\n",
+		"several.yaml":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: several, namespace: shop}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: shop}\n",
+		"copy.yaml":          "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: files, namespace: shop}\n",
+		"elsewhere.yaml":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: elsewhere, namespace: other}\n",
+		"broken.yaml":        "a: [",
+	} {
+		file = filepath.Join(dir, "namespaces/shop/configmaps", file)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, file)
 	}
 	kept := filepath.Join(dir, "namespaces/shop/services/outside.yaml")
 	before, err := os.Stat(kept)
@@ -254,7 +266,7 @@ func TestDirectory(t *testing.T) {
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the file of what is the same was written anew: %v", err)
 	}
-	for _, file := range []string{notes, filepath.Join(dir, "namespaces/shop/secrets/password.yaml")} { // which this export isn't about
+	for _, file := range made {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}

@@ -39,6 +39,7 @@ type command struct {
 	to        cli.Moment
 	namespace string
 	labels    string
+	labelled  func() bool // whether labels are given
 	all       bool
 	dryRun    bool
 
@@ -49,6 +50,7 @@ type command struct {
 func (c *command) addFlags(set *pflag.FlagSet) {
 	set.Var(&c.to, "to", "the moment: a resourceVersion as 120, an instant as 2026-11-23T10:00:00Z, or how long ago as 10m")
 	set.StringVarP(&c.namespace, "namespace", "n", "", `namespace of namespaced objects (default the kubeconfig's, else "default")`)
+	c.labelled = func() bool { return set.Changed("selector") }
 	set.StringVarP(&c.labels, "selector", "l", "", "label selector, such as tier=front: objects that it selects now or selected then")
 	set.BoolVar(&c.all, "all", false, "all kinds in the namespace, which must be named")
 	set.BoolVar(&c.dryRun, "dry-run", false, "print what would be done, and do nothing")
@@ -67,6 +69,10 @@ func (c *command) parse(args []string) (err error) {
 		return errors.New("--all is everything in a namespace: name it with --namespace")
 	case !c.all && (len(args) == 0 || len(args) > 2):
 		return errors.New("what? apiserver-lite undo widget a --to 10m, for example")
+	case len(args) == 2 && args[1] == "":
+		return errors.New("the name is empty: leave it out to undo all objects of the kind")
+	case c.labelled() && c.selector.Empty():
+		return errors.New("--selector is empty: leave it out to undo all objects")
 	case len(args) == 2 && c.labels != "":
 		return errors.New("--selector and a name exclude each other")
 	}

@@ -3,15 +3,17 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
 
+	"github.com/apiserver-lite/apiserver-lite/backup/document"
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
 
@@ -62,33 +64,37 @@ func (c *applyCommand) run(ctx context.Context, s *session) error {
 	if err := c.concern(objects); err != nil {
 		return err
 	}
-	done, options := applied{map[string]bool{}, map[string]bool{}}, c.dryRun.options()
+	done, options := applied{uids: map[string]bool{}, namespaces: map[string]bool{}}, c.dryRun.options()
 	if c.force {
 		options = append(options, client.Force())
 	}
+	failed := failures{to: s}
 	patience := time.Duration(0)
 	for i, object := range objects {
 		collection, err := c.collectionOf(ctx, s, object, patience)
 		if err != nil {
-			return err
+			patience = 0 // the next one needn't wait for the same definition
 		}
-		now, err := collection.Apply(ctx, fieldManager, &object, options...)
+		var now *client.Object
+		if err == nil {
+			now, err = collection.Apply(ctx, fieldManager, &object, options...)
+		}
+		if end := failed.pass(err); end != nil {
+			return failed.end(end)
+		}
 		if err != nil {
-			return err
+			continue
 		}
-		done.uids[now.UID()] = true
-		if in := now.Namespace(); in != "" {
-			done.namespaces[in] = true
-		}
-		s.did(i+1, len(objects), collection, object.Name(), "applied")
+		done.add(*now)
+		s.did(i+1, len(objects), collection, object.Name(), c.dryRun.done("applied"))
 		if object.Kind() == "CustomResourceDefinition" {
 			patience = definitionPatience
 		}
 	}
-	if c.on {
-		return c.prune(ctx, s, done, c.dryRun.options())
+	if c.on && failed.last == nil { // else files have objects that aren't among those applied
+		return c.prune(ctx, s, done, c.dryRun)
 	}
-	return nil
+	return failed.last
 }
 
 // dryRun is the flag --dry-run: as a word alone, or as kubectl has it.
@@ -126,6 +132,14 @@ func (d *dryRun) options() []client.Option {
 		return []client.Option{client.DryRun()}
 	}
 	return nil
+}
+
+// done returns the word for what was done, and says if that was for show.
+func (d *dryRun) done(what string) string {
+	if *d {
+		return what + " (dry run)"
+	}
+	return what
 }
 
 // deleteCommand deletes the objects in files, or those that are named or selected.
@@ -167,7 +181,7 @@ func (c *deleteCommand) parse(args []string) error {
 	case len(c.names) > 0 && c.all:
 		return usageError("--all and names exclude each other")
 	case len(c.names) > 0:
-		return c.selection.check("names")
+		return errors.Join(checkNames(c.names...), c.selection.check("names"))
 	case c.all:
 		return c.selection.check("--all")
 	case !c.given():
@@ -186,17 +200,32 @@ func (c *deleteCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(c.names) == 0 {
-		if err := collection.DeleteCollection(ctx, append(options, c.options()...)...); err != nil {
-			return err
-		}
-		fmt.Fprintf(s.out, "%s deleted\n", collection)
-		return nil
+		return c.deleteSelected(ctx, s, collection, options)
 	}
+	failed := failures{to: s}
 	for i, name := range c.names {
-		if err := collection.Delete(ctx, name, options...); err != nil {
-			return err
+		err := collection.Delete(ctx, name, options...)
+		if end := failed.pass(err); end != nil {
+			return failed.end(end)
 		}
-		s.did(i+1, len(c.names), collection, name, "deleted")
+		if err == nil {
+			s.did(i+1, len(c.names), collection, name, c.dryRun.done("deleted"))
+		}
+	}
+	return failed.last
+}
+
+// deleteSelected deletes what is selected at once, and prints what it was.
+func (c *deleteCommand) deleteSelected(ctx context.Context, s *session, collection client.Collection[client.Object], options []client.Option) error {
+	keys, err := collection.DeleteCollectionKeys(ctx, append(options, c.options()...)...)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		fmt.Fprintln(s.err, "nothing is selected")
+	}
+	for i, key := range keys {
+		s.did(i+1, len(keys), collection, key.Name, c.dryRun.done("deleted"))
 	}
 	return nil
 }
@@ -206,17 +235,20 @@ func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []clie
 	if err != nil {
 		return err
 	}
+	failed := failures{to: s}
 	for i, object := range objects {
 		collection, err := c.collectionOf(ctx, s, object, 0)
-		if err != nil {
-			return err
+		if err == nil {
+			err = collection.Delete(ctx, object.Name(), options...)
 		}
-		if err := collection.Delete(ctx, object.Name(), options...); err != nil {
-			return err
+		if end := failed.pass(err); end != nil {
+			return failed.end(end)
 		}
-		s.did(i+1, len(objects), collection, object.Name(), "deleted")
+		if err == nil {
+			s.did(i+1, len(objects), collection, object.Name(), c.dryRun.done("deleted"))
+		}
 	}
-	return nil
+	return failed.last
 }
 
 // did prints a line about an object, and says now and then on a terminal how much is left.
@@ -271,22 +303,25 @@ func (f files) read(ctx context.Context, in io.Reader, namespace string) (all []
 			return nil, err
 		}
 		before := len(all)
-		for _, document := range documents(text) {
-			object, err := yaml.YAMLToJSON(document)
+		err = document.Split(bytes.NewReader(text), func(line int, text []byte) error {
+			objects, err := document.Parse(text)
 			if err != nil {
-				return nil, usageError("%s: %w", file, err)
+				return fmt.Errorf("line %d: %w", line, err)
 			}
-			if string(object) == "null" { // comments alone
-				continue
+			for _, object := range objects {
+				if own := document.NamespaceOf(object); namespace != "" && own != "" && own != namespace {
+					return fmt.Errorf("line %d: the namespace of %s %q is %q, and --namespace says %q", line, object["kind"], document.NameOf(object), own, namespace)
+				}
+				o, err := json.Marshal(object)
+				if err != nil {
+					return err
+				}
+				all = append(all, o)
 			}
-			o := client.Object(object)
-			if o.Kind() == "" || o.APIVersion() == "" || o.Name() == "" {
-				return nil, usageError("%s: an object without apiVersion, kind or metadata.name", file)
-			}
-			if own := o.Namespace(); namespace != "" && own != "" && own != namespace {
-				return nil, usageError("%s: the namespace of %s %q is %q, and --namespace says %q", file, o.Kind(), o.Name(), own, namespace)
-			}
-			all = append(all, o)
+			return nil
+		})
+		if err != nil {
+			return nil, usageError("%s: %w", file, err)
 		}
 		if len(all) == before {
 			return nil, usageError("%s has no objects", file)
@@ -309,6 +344,9 @@ func readFile(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 			c.text, c.err = io.ReadAll(in)
 		} else {
 			c.text, c.err = os.ReadFile(file)
+			if info, err := os.Stat(file); c.err != nil && err == nil && info.IsDir() {
+				c.err = fmt.Errorf("%s is a directory: -f takes files, such as -f %s", file, filepath.Join(file, "widget.yaml"))
+			}
 		}
 		done <- c
 	}()
@@ -321,17 +359,4 @@ func readFile(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// documents splits a YAML stream.
-func documents(text []byte) (all [][]byte) {
-	var document []byte
-	for line := range bytes.Lines(text) {
-		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ') {
-			all = append(all, document)
-			document, line = nil, rest
-		}
-		document = append(document, line...)
-	}
-	return append(all, document)
 }

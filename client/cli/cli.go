@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -288,7 +289,8 @@ func (s *selection) check(beside string) error {
 	return nil
 }
 
-func (s *selection) given() bool { return s.labels != "" || s.fields != "" || s.expression != "" }
+// given tells whether there's a selector that isn't blank.
+func (s *selection) given() bool { return strings.TrimSpace(s.labels+s.fields+s.expression) != "" }
 
 // options returns the selectors.
 func (s *selection) options() (options []client.Option) {
@@ -324,6 +326,14 @@ func (p *projection) options() []client.Option {
 		return nil
 	}
 	return []client.Option{client.Only(p.only)}
+}
+
+// checkNames refuses an empty name, as of a variable that has no value: it would stand for all objects.
+func checkNames(names ...string) error {
+	if slices.Contains(names, "") {
+		return usageError("the name is empty")
+	}
+	return nil
 }
 
 // errNoResource is the lack of a resource.

@@ -51,7 +51,7 @@ func (c *diffCommand) parse(args []string) error {
 		return usageError("which object? apiserver-lite diff widget a --from 10m, for example")
 	case c.from.Given():
 		c.resource, c.name = args[0], args[1]
-		return nil
+		return checkNames(c.name)
 	case c.to.Given():
 		return usageError("--to goes with --from")
 	}

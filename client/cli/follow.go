@@ -58,8 +58,9 @@ type changingRows struct {
 
 // begin asks for all rows at once.
 func (r *changingRows) begin(ctx context.Context, s *session) error {
-	all, err := r.get.read(ctx, s, r.from)
-	if err != nil {
+	failed := &failures{to: s}
+	all, err := r.get.read(ctx, s, r.from, failed)
+	if err = failed.end(err); err != nil {
 		return err
 	}
 	r.columns = all.Columns

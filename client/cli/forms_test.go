@@ -157,16 +157,20 @@ func TestPrune(t *testing.T) {
 `
 	mustInvoke(t, s.URL, redAndBlue+"---\n"+others, "apply", "-f", "-")
 	s.Do("POST", "/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"created","labels":{"app":"shop"}}}`)
-	want := []string{"widgets.example.com/red applied", "configmaps/gone pruned", "widgets.example.com/blue pruned", "namespaces/gone pruned"}
+	want := []string{"widgets.example.com/red applied", "configmaps/gone pruned", "widgets.example.com/blue pruned"}
 	for _, dry := range []string{"--dry-run=server", "--dry-run=none"} {
-		out := mustInvoke(t, s.URL, red, "apply", "--prune", "-l", "app=shop", "-f", "-", dry)
+		out, said := mustInvoke(t, s.URL, red, "apply", "--prune", "-l", "app=shop", "-f", "-", dry), "\n"
+		if dry == "--dry-run=server" {
+			said = " (dry run)\n"
+		}
 		for _, line := range want {
-			if !strings.Contains(out, line+"\n") || strings.Count(out, "\n") != len(want) {
+			if !strings.Contains(out, line+said) || strings.Count(out, "\n") != len(want) {
 				t.Errorf("%s: it says\n%s, want %q", dry, out, want)
 				break
 			}
 		}
 	}
+	mustInvoke(t, s.URL, "", "get", "namespace", "gone")
 	if left := mustInvoke(t, s.URL, "", "get", "configmaps", "-A", "-l", "app", "-o", "name"); left != "configmaps/created\nconfigmaps/other\nconfigmaps/elsewhere\n" {
 		t.Errorf("there are %s", left)
 	}
@@ -178,4 +182,36 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", args, got.code, got.stderr)
 		}
 	}
+}
+
+// TestPruneOutsideOfNamespaces: what is in no namespace is pruned only by files that have such an object, and what holds others' objects never.
+func TestPruneOutsideOfNamespaces(t *testing.T) {
+	s := serve(t)
+	gauge := func(name string) string {
+		return `{apiVersion: example.com/v1, kind: Gauge, metadata: {name: ` + name + `, labels: {app: shop}}}`
+	}
+	mustInvoke(t, s.URL, `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gauges.example.com, labels: {app: shop}}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: gauges, singular: gauge, kind: Gauge}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {app: shop}}}
+---
+`+gauge("old")+"\n---\n"+gauge("new"), "apply", "-f", "-")
+	for _, tt := range []struct{ name, file, out string }{
+		{"a file with what is in a namespace", configMap("a"), "configmaps/a applied\n"},
+		{"a file with what is in none", gauge("new"), "gauges.example.com/new applied\ngauges.example.com/old pruned\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if out := mustInvoke(t, s.URL, tt.file, "apply", "--prune", "-l", "app=shop", "-f", "-"); out != tt.out {
+				t.Errorf("it says\n%s, want\n%s", out, tt.out)
+			}
+		})
+	}
+	mustInvoke(t, s.URL, "", "get", "namespace", "shop")
+	mustInvoke(t, s.URL, "", "get", "crd", "gauges.example.com")
 }

@@ -49,7 +49,7 @@ func (c *getCommand) parse(args []string) (err error) {
 	if len(c.names) > 0 {
 		beside = "names"
 	}
-	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside), c.checkWatch())
+	return errors.Join(checkNames(c.names...), c.place.check(), c.selection.check(beside), c.projection.check(), c.checkOrder(beside), c.checkWatch())
 }
 
 // checkOrder refuses an order that can't be read, or of objects that are named, and fields that nobody would see.
@@ -90,27 +90,33 @@ func (c *getCommand) listOptions() []client.Option {
 
 func (c *getCommand) run(ctx context.Context, s *session) error {
 	collection, err := c.find(ctx, s, c.resource)
+	failed := &failures{to: s}
 	switch {
 	case err != nil:
 		return err
 	case c.watch:
 		return c.follow(ctx, s, collection)
 	case c.form.name == formTable || c.form.name == formWide:
-		return c.table(ctx, s, collection)
+		err = c.table(ctx, s, collection, failed)
 	case c.form.name == formJSONPath && len(c.names) != 1 || c.form.name == formColumns:
-		return c.together(ctx, s, collection)
+		err = c.together(ctx, s, collection, failed)
+	default:
+		err = c.each(ctx, collection, failed, func(object client.Object) error { return c.form.print(s.out, collection, object) })
 	}
-	return c.each(ctx, collection, func(object client.Object) error { return c.form.print(s.out, collection, object) })
+	return failed.end(err)
 }
 
 // each does something with the objects that are named, or else selected.
-func (c *getCommand) each(ctx context.Context, collection client.Collection[client.Object], do func(client.Object) error) error {
+func (c *getCommand) each(ctx context.Context, collection client.Collection[client.Object], failed *failures, do func(client.Object) error) error {
 	for _, name := range c.names {
 		object, err := collection.Get(ctx, name, append(c.projection.options(), c.at.Options()...)...)
-		if err == nil {
-			err = do(*object)
+		if end := failed.pass(err); end != nil {
+			return end
 		}
 		if err != nil {
+			continue
+		}
+		if err := do(*object); err != nil {
 			return err
 		}
 	}
@@ -133,10 +139,13 @@ func (c *getCommand) each(ctx context.Context, collection client.Collection[clie
 }
 
 // together prints objects in a form that needs all of them.
-func (c *getCommand) together(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
+func (c *getCommand) together(ctx context.Context, s *session, collection client.Collection[client.Object], failed *failures) error {
 	var objects []client.Object
-	if err := c.each(ctx, collection, func(object client.Object) error { objects = append(objects, object); return nil }); err != nil {
+	if err := c.each(ctx, collection, failed, func(object client.Object) error { objects = append(objects, object); return nil }); err != nil {
 		return err
+	}
+	if len(objects) == 0 && failed.last != nil {
+		return nil
 	}
 	if c.form.name == formJSONPath {
 		document, err := list(objects)
@@ -157,15 +166,18 @@ func (c *getCommand) together(ctx context.Context, s *session, collection client
 }
 
 // read returns the table of what is named or selected.
-func (c *getCommand) read(ctx context.Context, s *session, collection client.Collection[client.Object]) (all client.Table, err error) {
+func (c *getCommand) read(ctx context.Context, s *session, collection client.Collection[client.Object], failed *failures) (all client.Table, err error) {
 	names := c.names
 	if len(names) == 0 {
 		names = []string{""}
 	}
 	for _, name := range names {
 		table, err := collection.Table(ctx, name, s.progress, c.listOptions()...)
+		if end := failed.pass(err); end != nil {
+			return all, end
+		}
 		if err != nil {
-			return all, err
+			continue
 		}
 		all.Columns = table.Columns
 		all.Rows = append(all.Rows, table.Rows...)
@@ -174,10 +186,13 @@ func (c *getCommand) read(ctx context.Context, s *session, collection client.Col
 }
 
 // table prints a table.
-func (c *getCommand) table(ctx context.Context, s *session, collection client.Collection[client.Object]) error {
-	all, err := c.read(ctx, s, collection)
+func (c *getCommand) table(ctx context.Context, s *session, collection client.Collection[client.Object], failed *failures) error {
+	all, err := c.read(ctx, s, collection, failed)
 	if err != nil {
 		return err
+	}
+	if len(all.Rows) == 0 && failed.last != nil {
+		return nil
 	}
 	if len(all.Rows) == 0 {
 		fmt.Fprintf(s.err, "no %s found\n", collection)

@@ -39,7 +39,7 @@ func (c *historyCommand) parse(args []string) error {
 		return usageError("-o %q is none of table, json", c.output)
 	}
 	c.resource, c.name = args[0], args[1]
-	return nil
+	return checkNames(c.name)
 }
 
 func (c *historyCommand) run(ctx context.Context, s *session) error {

@@ -57,7 +57,7 @@ func (c *watchCommand) parse(args []string) error {
 	if len(c.resources) > 1 && c.name != "" {
 		return usageError("a name is of one resource, and %s are several", args[0])
 	}
-	return errors.Join(c.place.check(), c.selection.check(beside), c.projection.check())
+	return errors.Join(checkNames(args[1:]...), c.place.check(), c.selection.check(beside), c.projection.check())
 }
 
 // run watches until ctx ends, which is its end, or until the server refuses.
