@@ -95,7 +95,7 @@ var floors = []floor{
 	{"registry/builtin/capacity", []string{"registry", "registry/builtin/column", "registry/builtin/line", "registry/builtin/rules", "registry/builtin/pods", "registry/quota"}},
 	{"registry/builtin", []string{"internal/clock", "registry", "registry/reads", "registry/writes", "registry/builtin/..."}},
 	{"storage/storagetest", []string{"storage", "storage/embedded", "storage/etcd"}},
-	{"access", []string{"egress", "internal/callout", "internal/private", "internal/reload", "selectors", "storage", "storage/cacher", "storage/kube", "registry", "registry/reads", "registry/writes"}},
+	{"access", []string{"audit", "egress", "internal/callout", "internal/private", "internal/reload", "selectors", "storage", "storage/cacher", "storage/kube", "registry", "registry/clip", "registry/reads", "registry/writes"}},
 	{"client", []string{"internal/jsonscan", "selectors", "watchstream"}},
 	{"backup/own", []string{"access", "backup/document", "client"}}, // what a server makes by itself
 	{"backup/recording", []string{"backup/document", "backup/own", "client"}},

@@ -88,9 +88,8 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 			h.logRefusal(w, r, err)
 			return nil, unauthorized(w, r)
 		}
-		if w.Credential, w.stranger = credential, u.GetName() == user.Anonymous; w.stranger {
-			leave(w, r)
-		}
+		w.Credential, w.stranger = credential, u.GetName() == user.Anonymous
+		wire.Part(w.Header(), r, w.stranger)
 		return u, nil
 	}
 	switch {
@@ -103,21 +102,13 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 	return nil, unauthorized(w, r)
 }
 
-// leave has a stranger's connection over HTTP/2 end. net/http says GOAWAY, and closes the connection when what the client had sent by that time is
-// answered. What the stranger sends next takes another handshake, as with kube-apiserver.
-func leave(w *response, r *http.Request) {
-	if r.ProtoMajor == 2 {
-		w.Header().Set("Connection", "close")
-	}
-}
-
 func withUser(r *http.Request, u user.Info) *http.Request {
 	return r.WithContext(registry.WithUser(r.Context(), u))
 }
 
 func unauthorized(w *response, r *http.Request) error {
 	w.Header().Set("WWW-Authenticate", "Bearer")
-	leave(w, r)
+	wire.Part(w.Header(), r, true)
 	return status.Error(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 }
 

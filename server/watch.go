@@ -75,16 +75,15 @@ func (h *handler) serveWatch(w *response, r *http.Request, o opening) error {
 	if err != nil {
 		return err
 	}
-	options.Begin(h.sweeper)
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
 	watch := &watches.Watch{UserAgent: r.UserAgent(), Source: faults.Source(r.Context(), source, &o.Framing.Framing, cancel), Options: options, Cancel: cancel, Why: w.Grounds, Asks: o.asks}
 	seat, err := h.enterWatches(w, len(o.targets))
 	if err != nil {
 		watch.Source.Close()
-		watch.Options.Abandon()
 		cancel(nil)
 		return err
 	}
+	watch.Options.Begin(h.sweeper)
 	uncount := make([]func(), len(o.targets))
 	for i, t := range o.targets {
 		uncount[i] = h.metrics.Watching(t.endpoint)
