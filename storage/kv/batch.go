@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -47,7 +46,7 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 	}
 	switch {
 	case err != nil && errors.Is(translate(err), storage.ErrNoSpace):
-		rev, err = w.batchAfterNoSpace(ctx, b, writes, err)
+		rev, err = w.afterNoSpace(ctx, refusedWrite{commitOp, storage.Root, b.Conditions, writes, len(b.Writes)}, err)
 		return rev, nil, err
 	case err != nil:
 		return 0, nil, unanswered(ctx, commitOp, storage.Root, err)
@@ -92,24 +91,4 @@ func (w *Writer) sendBatch(ctx context.Context, cmps []clientv3.Cmp, writes, rea
 	ctx, step := tracing.Begin(ctx, tracing.Etcd, "etcd transaction")
 	defer func() { step.End(err) }()
 	return w.kv.Txn(ctx).If(cmps...).Then(writes...).Else(reads...).Commit()
-}
-
-// batchAfterNoSpace is afterNoSpace for a batch, which is done as a whole or not at all: any put tells.
-func (w *Writer) batchAfterNoSpace(ctx context.Context, b storage.Batch, writes []clientv3.Op, refusal error) (storage.Revision, error) {
-	at := slices.IndexFunc(b.Writes, func(each storage.Write) bool { return !each.Removed })
-	if errors.As(refusal, new(Full)) || at < 0 {
-		return 0, Wrap(commitOp, storage.Root, refusal)
-	}
-	key := b.Writes[at].Key
-	res, err := w.kv.Get(ctx, key)
-	if err != nil {
-		return 0, unanswered(ctx, commitOp, storage.Root, err)
-	}
-	if len(res.Kvs) > 0 && bytes.Equal(res.Kvs[0].Value, writes[at].ValueBytes()) {
-		now := storage.Revision(res.Kvs[0].ModRevision)
-		if slices.ContainsFunc(b.Conditions, func(c storage.Condition) bool { return c.Key == key && now > c.Revision }) {
-			return now, nil
-		}
-	}
-	return 0, Wrap(commitOp, storage.Root, refusal)
 }

@@ -40,7 +40,6 @@ func TestUnknownOutcome(t *testing.T) {
 	}{
 		{rpctypes.ErrTimeout, true},
 		{errors.New("a connection was lost"), true},
-		{rpctypes.ErrNoSpace, false},
 		{rpctypes.ErrRequestTooLarge, false},
 		{storage.ErrNoMajority, false},
 		{context.Canceled, false}, // the caller knows what that means
@@ -56,35 +55,6 @@ func TestUnknownOutcome(t *testing.T) {
 				t.Errorf("%s after %v: %v", what, c.err, err)
 			}
 		}
-	}
-}
-
-// TestDoneAtTheQuota: what etcd did and refused, because the quota was reached just then, is done.
-func TestDoneAtTheQuota(t *testing.T) {
-	const expected = 5
-	has := func(rev int64, value string) []*mvccpb.KeyValue {
-		return []*mvccpb.KeyValue{{Key: []byte("/k"), Value: []byte(value), ModRevision: rev}}
-	}
-	for name, c := range map[string]struct {
-		etcd failing
-		rev  storage.Revision
-		err  error // nil for none
-	}{
-		"done":            {failing{err: rpctypes.ErrNoSpace, has: has(7, "v")}, 7, nil},
-		"as it was":       {failing{err: rpctypes.ErrNoSpace, has: has(expected, "v")}, 0, storage.ErrNoSpace},
-		"somebody else's": {failing{err: rpctypes.ErrNoSpace, has: has(7, "w")}, 0, storage.ErrNoSpace},
-		"deleted":         {failing{err: rpctypes.ErrNoSpace}, 0, storage.ErrNoSpace},
-		"not found out":   {failing{err: rpctypes.ErrNoSpace, lost: errors.New("a connection was lost")}, 0, storage.ErrUnknownOutcome},
-		"never sent":      {failing{err: kv.Full{Reason: errors.New("the disk is full")}, has: has(7, "v")}, 0, storage.ErrNoSpace},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := clientv3.NewCtxClient(t.Context())
-			client.KV = c.etcd
-			rev, err := kv.NewWriter(client).Update(t.Context(), "/k", []byte("v"), expected)
-			if rev != c.rev || !errors.Is(err, c.err) {
-				t.Errorf("%d, %v; want %d, %v", rev, err, c.rev, c.err)
-			}
-		})
 	}
 }
 
