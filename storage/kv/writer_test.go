@@ -61,21 +61,31 @@ func TestUnknownOutcome(t *testing.T) {
 // crossing is an etcd that does what it's told first, and refuses it all the same, because the quota was reached just then.
 type crossing struct {
 	failing
-	sent int
+	sent, reads int
 }
 
 func (c *crossing) Txn(context.Context) clientv3.Txn { return c }
 func (c *crossing) If(...clientv3.Cmp) clientv3.Txn  { return c }
 func (c *crossing) Then(...clientv3.Op) clientv3.Txn { return c }
-func (c *crossing) Else(...clientv3.Op) clientv3.Txn { return c }
+
+func (c *crossing) Else(ops ...clientv3.Op) clientv3.Txn {
+	c.reads = len(ops)
+	return c
+}
 
 func (c *crossing) Commit() (*clientv3.TxnResponse, error) {
 	if c.sent++; c.sent == 1 {
 		return nil, c.err
 	}
-	return &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9}, Responses: []*etcdserverpb.ResponseOp{
-		{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: &etcdserverpb.RangeResponse{Kvs: c.has}}},
-	}}, nil
+	res := &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9}}
+	for i := range c.reads { // the first one finds what there is
+		found := &etcdserverpb.RangeResponse{}
+		if i == 0 {
+			found.Kvs = c.has
+		}
+		res.Responses = append(res.Responses, &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}})
+	}
+	return res, nil
 }
 
 // TestDeletedAtTheQuota: a deletion with a note that was done, and refused all the same, is done.
@@ -95,6 +105,32 @@ func TestDeletedAtTheQuota(t *testing.T) {
 			rev, err := kv.NewWriter(client).Delete(storage.WithNote(t.Context(), "/note"), "/k", 5)
 			if !errors.Is(err, c.err) || err == nil && rev != 9 {
 				t.Errorf("%d, %v; want %v", rev, err, c.err)
+			}
+		})
+	}
+}
+
+// TestBatchDeletedAtTheQuota: deletions that may have been done, and were refused all the same, aren't told as a conflict.
+func TestBatchDeletedAtTheQuota(t *testing.T) {
+	changed := []*mvccpb.KeyValue{{Key: []byte("/a"), ModRevision: 7}}
+	for name, c := range map[string]struct {
+		etcd   crossing
+		want   verdict
+		broken int
+	}{
+		"all are gone":        {crossing{failing: failing{err: rpctypes.ErrNoSpace}}, unknown, 0},
+		"changed by somebody": {crossing{failing: failing{err: rpctypes.ErrNoSpace, has: changed}}, verdict{}, 2},
+		"never sent":          {crossing{failing: failing{err: kv.Full{Reason: errors.New("the disk is full")}}}, verdict{}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientv3.NewCtxClient(t.Context())
+			client.KV = &c.etcd
+			rev, broken, err := kv.NewWriter(client).Commit(t.Context(), storage.Batch{
+				Conditions: []storage.Condition{{Key: "/a", Revision: 5}, {Key: "/b", Revision: 6}},
+				Writes:     []storage.Write{{Key: "/a", Removed: true}, {Key: "/b", Removed: true}},
+			})
+			if got := verdictOf(rev, err); got != c.want || len(broken) != c.broken || errors.Is(err, storage.ErrConditionFailed) != (c.broken > 0) {
+				t.Errorf("%d, %v, %v; want %+v and %d broken", rev, broken, err, c.want, c.broken)
 			}
 		})
 	}
