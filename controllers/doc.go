@@ -25,7 +25,7 @@
 //
 // Quiescent is a barrier over all of them: it returns when there is nothing left to do.
 //
-// Goroutines: the reader; one for each controller, which waits for the end, one for expiry, which waits for what is due
+// Goroutines: the reader; one for each controller, which waits for the end, one for expiry and one for quotas, which wait for what is due
 // next, and one for each Duty that is done at intervals; one for each open charge on a quota that a count had to add; and workers, which are there only while there is work: at
 // most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for all. A panic of a
 // worker is its key's failure, which is logged and tried again. One of the reader ends the process.

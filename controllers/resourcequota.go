@@ -24,12 +24,15 @@ import (
 // resourceQuotas says in the status of each ResourceQuota how much of it is used. The admission plug-in ResourceQuota adds what
 // is created; this controller counts. It gives back what deletions have freed, down to the objects that there are and those that
 // requests under way are charged for, and its write fails if another one was charged since: so it never gives back what a
-// request has taken, and doesn't wait for a moment without requests. It adds objects that nobody was charged for.
+// request has taken, and doesn't wait for a moment without requests. It adds objects that nobody was charged for. A pod that is stuck in
+// its deletion is given back when its time is over.
 type resourceQuotas struct {
 	queued[string] // of the names of namespaces
 	ledger         *quota.Ledger
 
 	have map[string]map[string]bool // the reader's own: the names of the quotas of each namespace that has some
+
+	stuck *alarms // when pods that are being deleted count no more, by their namespaces
 
 	waiters sync.WaitGroup // one for each of awaited; a worker starts them
 
@@ -43,7 +46,7 @@ func newResourceQuotas(c *Controllers, ledger *quota.Ledger) *resourceQuotas {
 	if ledger == nil {
 		ledger = &quota.Ledger{}
 	}
-	q := &resourceQuotas{ledger: ledger, have: map[string]map[string]bool{}, awaited: map[*quota.Charge]bool{}}
+	q := &resourceQuotas{ledger: ledger, have: map[string]map[string]bool{}, stuck: newAlarms(c.clock), awaited: map[*quota.Charge]bool{}}
 	q.queued = newQueued(c, ResourceQuota, func(namespace string) Object {
 		return Object{APIVersion: "v1", Kind: "ResourceQuota", Namespace: namespace}
 	}, q.work)
@@ -54,11 +57,15 @@ func (q *resourceQuotas) begin() { clear(q.have) }
 
 func (q *resourceQuotas) forget() {
 	clear(q.have)
+	q.stuck.forget()
 	q.queue.forget() // a charge may have been closed after the queue's end
 }
 
 func (q *resourceQuotas) run(ctx context.Context) {
+	var ringing sync.WaitGroup
+	ringing.Go(func() { q.stuck.run(ctx, q.queue.add) })
 	q.queue.run(ctx)
+	ringing.Wait()
 	q.waiters.Wait()
 }
 
@@ -66,7 +73,7 @@ func (q *resourceQuotas) idle() bool {
 	q.mu.Lock()
 	none := len(q.awaited) == 0
 	q.mu.Unlock()
-	return none && q.queue.idle() // in this order: a waiter queues the namespace before it goes
+	return none && !q.stuck.ringing() && q.queue.idle() // in this order: a waiter queues the namespace before it goes, and so does an alarm
 }
 
 // observe queues a namespace with quotas when something in it may count otherwise than before.
@@ -204,6 +211,7 @@ func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQ
 			usage.Add(one)
 		}
 	}
+	q.stuck.set(rq.Namespace, eval.Until())
 	for name := range rq.Spec.Hard {
 		if len(quota.Resources(name)) > 0 {
 			status.Used[name] = between(rq.Status.Used[name], usage[name], taken[name])

@@ -48,6 +48,7 @@ var (
 	// ErrUnavailable is returned when etcd can't answer now.
 	ErrUnavailable = errors.New("storage unavailable")
 	// ErrUnknownOutcome is returned by a write that etcd was given and didn't answer: it may have happened, or may happen yet.
-	// It comes together with ErrUnavailable, or with the error of the caller's context.
+	// It comes together with ErrUnavailable, or with the error of the caller's context. With ErrNoSpace it comes where etcd may have
+	// done the write that it refused.
 	ErrUnknownOutcome = errors.New("whether the write happened is unknown")
 )

@@ -30,6 +30,7 @@ type Evaluator struct {
 	now    func() time.Time
 	stands map[string]string         // the extended resource that a DeviceClass stands for, or "", by the class
 	owned  map[string][]*kube.Object // ResourceClaims by the uid of each of their owners
+	until  time.Time                 // the last moment at which all pods that were counted do; zero for ever
 }
 
 // NewEvaluator returns an evaluator that reads others' objects by a function, and goes by a clock.
@@ -132,7 +133,7 @@ func (e *Evaluator) usageOfOwner(claim *resourcev1.ResourceClaim) Usage {
 			return nil
 		case status == nil && !e.isFirst(claim, owner):
 			return nil
-		case counts(pod, e.now()):
+		case e.counts(pod):
 			return usageOfPod(pod)
 		}
 	}

@@ -15,14 +15,29 @@ import (
 )
 
 // counts tells whether a pod takes what it asks for: it hasn't ended, and isn't stuck in its deletion.
-func counts(pod *corev1.Pod, now time.Time) bool {
+func (e *Evaluator) counts(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return false
 	}
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return true
 	}
-	return !now.After(pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
+	end := pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	if e.now().After(end) {
+		return false
+	}
+	if e.until.IsZero() || end.Before(e.until) {
+		e.until = end
+	}
+	return true
+}
+
+// Until returns when one of the pods that were counted is stuck in its deletion, and counts no more; zero for never.
+func (e *Evaluator) Until() time.Time {
+	if e.until.IsZero() {
+		return e.until
+	}
+	return e.until.Add(1) // it counts at that time still
 }
 
 // usageOfPod returns what a pod takes that hasn't ended: what it asks for or has, whatever is more, with its overhead, and up to what it may

@@ -171,7 +171,7 @@ func (e *Evaluator) usageOf(of schema.GroupResource, object *unstructured.Unstru
 	switch of {
 	case Pods:
 		var pod corev1.Pod
-		if err = decode(object, &pod); err == nil && counts(&pod, e.now()) {
+		if err = decode(object, &pod); err == nil && e.counts(&pod) {
 			usage.Add(usageOfPod(&pod))
 		}
 	case Services:

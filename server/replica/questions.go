@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/controllers"
@@ -38,6 +39,11 @@ const (
 	askGrace = 10 * time.Second
 	// answerShare is the part of the time of a question that is left for the way of the answer: a tenth.
 	answerShare = 10
+	// lookInterval is after how long a replica that waits for a question or an answer looks whether it has missed it: its watch may be
+	// at a member that is cut off, or of a revision that comes much later since etcd was brought back from a copy.
+	lookInterval = 10 * time.Second
+	// lookTimeout bounds a look: a member that is cut off doesn't answer, and the next one goes to another one.
+	lookTimeout = 2 * time.Second
 	// endAsk bounds how long a replica that got its answer tries to take the keys away. Their lease ends soon anyway.
 	endAsk = time.Second
 )
@@ -92,18 +98,73 @@ func (r *Replica) ask(ctx context.Context, rev storage.Revision) (a reply, err e
 	if err != nil {
 		return a, kv.Wrap("ask", askPrefix, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for res := range r.options.Client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
-		if err := res.Err(); err != nil {
+	for from := put.Header.Revision; ctx.Err() == nil; {
+		text, err := r.awaitAnswer(ctx, id, from)
+		if err == nil && text == nil {
+			text, from, err = r.answerTo(ctx, id, from)
+		}
+		if err != nil {
 			return a, kv.Wrap("ask", answerPrefix, err)
 		}
-		for _, ev := range res.Events {
-			err := json.Unmarshal(ev.Kv.Value, &a)
-			return a, err
+		if text != nil {
+			return a, json.Unmarshal(text, &a)
 		}
 	}
 	return a, fmt.Errorf("ask the replica that acts: %w", errors.Join(ctx.Err(), storage.ErrUnavailable))
+}
+
+// awaitAnswer waits for the answer to a question by a watch from a revision. It returns nil when it's time to look.
+func (r *Replica) awaitAnswer(ctx context.Context, id string, from int64) (answer []byte, err error) {
+	err = r.watch(ctx, answerPrefix+id, from, func(ev *clientv3.Event) bool {
+		answer = ev.Kv.Value
+		return false
+	})
+	return answer, err
+}
+
+// answerTo looks whether there's an answer to a question. next is where a watch for it begins, if a look says that in time.
+func (r *Replica) answerTo(ctx context.Context, id string, from int64) (answer []byte, next int64, err error) {
+	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	res, err := r.options.Client.Get(within, answerPrefix+id)
+	switch {
+	case err != nil && within.Err() != nil:
+		return nil, from, ctx.Err()
+	case err != nil:
+		return nil, from, err
+	}
+	if len(res.Kvs) > 0 {
+		answer = res.Kvs[0].Value
+	}
+	return answer, res.Header.Revision + 1, nil
+}
+
+// watch calls fn for what is put from a revision on, until that returns false. It also ends, without an error, when it's time to look
+// whether something was missed: see lookInterval.
+func (r *Replica) watch(ctx context.Context, key string, from int64, fn func(*clientv3.Event) bool, which ...clientv3.OpOption) error {
+	within, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), lookInterval)
+	defer cancel()
+	for res := range r.options.Client.Watch(within, key, append(which, clientv3.WithRev(from), clientv3.WithFilterDelete())...) {
+		switch err := res.Err(); {
+		case errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrCompacted):
+			select { // perhaps another member's turn
+			case <-time.After(actPause):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		case err != nil && within.Err() == nil:
+			return err
+		}
+		for _, ev := range res.Events {
+			if !fn(ev) {
+				return nil
+			}
+		}
+	}
+	if within.Err() == nil {
+		return errors.New("the watch has ended")
+	}
+	return ctx.Err()
 }
 
 // revoke takes the keys of a question away. Else their lease ends by itself.
@@ -171,11 +232,11 @@ func (u *underWay) end(id string) {
 	delete(u.ids, id)
 }
 
-// eachAsked calls start for each question that has no answer, and for each that comes.
+// eachAsked calls start for each question that has no answer, and for each that comes until it's time to look again.
 func (r *Replica) eachAsked(ctx context.Context, start func(storedQuestion)) error {
-	ctx, cancel := context.WithCancel(ctx)
+	within, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	open, err := r.options.Client.Txn(ctx).Then(
+	open, err := r.options.Client.Txn(within).Then(
 		clientv3.OpGet(askPrefix, clientv3.WithPrefix()),
 		clientv3.OpGet(answerPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 	).Commit()
@@ -191,16 +252,10 @@ func (r *Replica) eachAsked(ctx context.Context, start func(storedQuestion)) err
 			start(q)
 		}
 	}
-	from := clientv3.WithRev(open.Header.Revision + 1)
-	for res := range r.options.Client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
-		if err := res.Err(); err != nil {
-			return err
-		}
-		for _, ev := range res.Events {
-			start(askedOf(ev.Kv))
-		}
-	}
-	return errors.New("the watch has ended")
+	return r.watch(ctx, askPrefix, open.Header.Revision+1, func(ev *clientv3.Event) bool {
+		start(askedOf(ev.Kv))
+		return true
+	}, clientv3.WithPrefix())
 }
 
 // storedQuestion is a question as it's in the store.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
@@ -51,5 +53,41 @@ func TestQuestionsAfterReconnect(t *testing.T) {
 		if err == nil || !slices.Equal(got, want) {
 			t.Errorf("began with %q, want %q, %v", got, want, err)
 		}
+	}
+}
+
+// lateWatcher puts a key before it watches, and then has no watch.
+type lateWatcher struct {
+	clientv3.Watcher
+	put func(watched string)
+}
+
+func (w lateWatcher) Watch(_ context.Context, key string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	w.put(key)
+	refused := make(chan clientv3.WatchResponse, 1)
+	refused <- clientv3.WatchResponse{Canceled: true, CompactRevision: 1}
+	close(refused)
+	return refused
+}
+
+// TestAnswerWithoutWatch: who asks looks for the answer where the watch for it can't be had.
+func TestAnswerWithoutWatch(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	store, err := etcd.Open(ctx, etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	client := clientv3.NewCtxClient(ctx)
+	client.KV, client.Lease = store.Client.KV, store.Client.Lease
+	client.Watcher = lateWatcher{store.Client.Watcher, func(watched string) {
+		if _, err := store.Client.Put(ctx, watched, `{"Overdue":true}`); err != nil {
+			t.Error(err)
+		}
+	}}
+	r := &Replica{options: Options{Client: client}}
+	if a, err := r.ask(ctx, 1); err != nil || !a.Overdue {
+		t.Errorf("the answer is %+v, %v", a, err)
 	}
 }

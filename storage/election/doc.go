@@ -14,5 +14,6 @@
 // term, and those of etcd's client that keep the lease. Run waits for its own. Locks: Election.mu, a leaf.
 //
 // Bounds: a process leads for at most leaseTime, and what etcd adds to that, after it was heard of last. A process that ends
-// takes at most resignTimeout to give up its lease, and another one leads at once.
+// takes at most resignTimeout to give up its lease, and another one leads at once. Whoever waits for a change looks at least every
+// lookInterval, so that none is missed for longer, whatever becomes of the watch.
 package election

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -29,6 +31,13 @@ const (
 	// retryPause is how long a process waits before it wants to lead again, after something has failed. It's short
 	// compared with leaseTime, and etcd isn't asked more than twice a second.
 	retryPause = 500 * time.Millisecond
+	// readTimeout bounds one read, and readTries how often it's tried: a member of etcd that is cut off from the others doesn't
+	// answer, and the next try goes to another one.
+	readTimeout = 2 * time.Second
+	readTries   = 3
+	// lookInterval is after how long a process that waits for a change looks whether it has missed it: after etcd was brought back
+	// from a copy, a watch waits for a revision that comes much later, or never. A read in ten seconds costs etcd nothing.
+	lookInterval = 10 * time.Second
 	// reportInterval is how often the log says, at most, that this process can't take part: nobody may be leading then.
 	reportInterval = time.Minute
 )
@@ -73,9 +82,22 @@ func (e *Election) Names(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+// get reads linearizably, for a bounded time.
+func (e *Election) get(ctx context.Context, key string, which ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	for try := 1; ; try++ {
+		within, cancel := context.WithTimeout(ctx, readTimeout)
+		res, err := e.client.Get(within, key, which...)
+		overdue := within.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !overdue || try == readTries {
+			return res, err
+		}
+	}
+}
+
 // namesAt returns Names as they are at a revision, and that.
 func (e *Election) namesAt(ctx context.Context) (names []string, at int64, err error) {
-	all, err := e.client.Get(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	all, err := e.get(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -89,13 +111,17 @@ func (e *Election) namesAt(ctx context.Context) (names []string, at int64, err e
 // Follow tells Names, and tells them again whenever they change. It returns why it can't go on: ctx has ended, etcd can't be
 // read, or tell has failed.
 func (e *Election) Follow(ctx context.Context, tell func(names []string) error) error {
+	var told []string
 	for {
 		names, at, err := e.namesAt(ctx)
 		if err != nil {
 			return err
 		}
-		if err := tell(names); err != nil {
-			return err
+		if told == nil || !slices.Equal(names, told) {
+			if err := tell(names); err != nil {
+				return err
+			}
+			told = names
 		}
 		if err := e.awaitEvent(ctx, Prefix, at, clientv3.WithPrefix()); err != nil {
 			return err
@@ -186,7 +212,7 @@ func (e *Election) take(ctx context.Context, during func(ctx context.Context) er
 			ended <- err
 		}
 	})
-	err = e.awaitEnd(alive, fence.Key, at)
+	err = e.awaitEnd(alive, fence, at)
 	select {
 	case cause := <-ended:
 		return &endedError{cause}
@@ -208,7 +234,9 @@ func (e *Election) giveUp(ctx context.Context, lease clientv3.LeaseID) {
 // it was at the revision.
 func (e *Election) campaign(ctx context.Context, lease clientv3.LeaseID) (fence storage.Condition, at int64, err error) {
 	key := Prefix + strconv.FormatInt(int64(lease), 16)
-	put, err := e.client.Txn(ctx).
+	within, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	put, err := e.client.Txn(within).
 		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 		Then(clientv3.OpPut(key, e.name, clientv3.WithLease(lease))).
 		Commit()
@@ -219,7 +247,7 @@ func (e *Election) campaign(ctx context.Context, lease clientv3.LeaseID) (fence 
 		return fence, 0, fmt.Errorf("%s is there already", key)
 	}
 	for {
-		oldest, err := e.client.Get(ctx, Prefix, clientv3.WithFirstCreate()...)
+		oldest, err := e.get(ctx, Prefix, clientv3.WithFirstCreate()...)
 		switch {
 		case err != nil:
 			return fence, 0, err
@@ -230,32 +258,56 @@ func (e *Election) campaign(ctx context.Context, lease clientv3.LeaseID) (fence 
 		if string(first.Key) == key {
 			return storage.Condition{Key: key, Revision: storage.Revision(first.ModRevision)}, oldest.Header.Revision, nil
 		}
-		if err := e.awaitEnd(ctx, string(first.Key), oldest.Header.Revision); err != nil {
+		if err := e.awaitEvent(ctx, string(first.Key), oldest.Header.Revision, clientv3.WithFilterPut()); err != nil {
 			return fence, 0, err
 		}
 	}
 }
 
-// awaitEnd waits until a key is gone, which was there at a revision.
-func (e *Election) awaitEnd(ctx context.Context, key string, at int64) error {
-	return e.awaitEvent(ctx, key, at, clientv3.WithFilterPut())
-}
-
-// awaitEvent waits until something happens after a revision: to a key, or to those that the options say.
-func (e *Election) awaitEvent(ctx context.Context, key string, at int64, which ...clientv3.OpOption) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// With progress notifications the watch can go on after a lost connection, although history was compacted meanwhile.
-	for res := range e.client.Watch(ctx, key, append(which, clientv3.WithRev(at+1), clientv3.WithProgressNotify())...) {
-		if err := res.Err(); err != nil {
+// awaitEnd waits until the key of a term is gone, which was there at a revision. While etcd can't be read, the lease decides.
+func (e *Election) awaitEnd(ctx context.Context, fence storage.Condition, at int64) error {
+	for {
+		if err := e.awaitEvent(ctx, fence.Key, at, clientv3.WithFilterPut()); err != nil {
 			return err
 		}
-		if len(res.Events) > 0 {
+		now, err := e.get(ctx, fence.Key, clientv3.WithKeysOnly())
+		switch {
+		case err != nil:
+			continue
+		case len(now.Kvs) == 0 || storage.Revision(now.Kvs[0].ModRevision) != fence.Revision:
+			return nil
+		}
+		at = now.Header.Revision
+	}
+}
+
+// awaitEvent waits until something may have happened after a revision: to a key, or to those that the options say. It returns nil
+// also where it's time to look again: after a while, where history was compacted, or when the member that has the watch has no
+// leader.
+func (e *Election) awaitEvent(ctx context.Context, key string, at int64, which ...clientv3.OpOption) error {
+	watch, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), lookInterval)
+	defer cancel()
+	for res := range e.client.Watch(watch, key, append(which, clientv3.WithRev(at+1))...) {
+		switch err := res.Err(); {
+		case errors.Is(err, rpctypes.ErrNoLeader):
+			select { // another member's turn
+			case <-time.After(retryPause):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return ctx.Err()
+		case err != nil && watch.Err() == nil:
+			return err
+		case len(res.Events) > 0:
 			return nil
 		}
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case watch.Err() == nil:
+		return errors.New("the watch has ended")
 	}
-	return errors.New("the watch has ended")
+	return nil
 }

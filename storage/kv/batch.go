@@ -1,11 +1,11 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -29,7 +29,9 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 	}
 	defer w.gate.leave()
 	res, err := w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
+	var refusal error // of the first try
 	if err != nil && errors.Is(translate(err), storage.ErrNoSpace) && len(b.Touched) == 0 && !slices.ContainsFunc(b.Writes, func(each storage.Write) bool { return !each.Removed }) {
+		refusal = err
 		writes = writes[:len(b.Writes)] // deletions make space: they're done without a note of them
 		res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
 	}
@@ -37,22 +39,20 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 		if err := ctx.Err(); err != nil {
 			return 0, nil, Wrap(commitOp, storage.Root, err)
 		}
-		reads := make([]clientv3.Op, len(b.Conditions))
-		for i, c := range b.Conditions {
-			reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())
-		}
-		if res, err = w.sendBatch(ctx, comparisons(b.Conditions), nil, reads); err == nil && res.Succeeded { // by now it holds
+		if res, err = w.sendBatch(ctx, comparisons(b.Conditions), nil, readsOf(b.Conditions)); err == nil && res.Succeeded { // by now it holds
 			res, err = w.sendBatch(ctx, comparisons(b.Conditions), writes, nil)
 		}
 	}
 	switch {
 	case err != nil && errors.Is(translate(err), storage.ErrNoSpace):
-		rev, err = w.batchAfterNoSpace(ctx, b, writes, err)
+		rev, err = w.afterNoSpace(ctx, refusedWrite{commitOp, storage.Root, b.Conditions, writes, len(b.Writes)}, err)
 		return rev, nil, err
 	case err != nil:
 		return 0, nil, unanswered(ctx, commitOp, storage.Root, err)
 	case res.Succeeded:
 		return storage.Revision(res.Header.Revision), nil, nil
+	case refusal != nil && !errors.As(refusal, new(Full)) && allGone(b, res.Responses):
+		return 0, nil, undecided(commitOp, storage.Root, refusal)
 	}
 	for i, c := range b.Conditions {
 		if revisionIn(res.Responses[i]) != c.Revision {
@@ -60,6 +60,24 @@ func (w *Writer) Commit(ctx context.Context, b storage.Batch) (rev storage.Revis
 		}
 	}
 	return 0, broken, Wrap(commitOp, storage.Root, storage.ErrConditionFailed)
+}
+
+// readsOf are the operations that tell which conditions don't hold.
+func readsOf(conditions []storage.Condition) []clientv3.Op {
+	reads := make([]clientv3.Op, len(conditions))
+	for i, c := range conditions {
+		reads[i] = clientv3.OpGet(c.Key, clientv3.WithKeysOnly())
+	}
+	return reads
+}
+
+// allGone tells whether all keys that a batch removes were there, and none is now, by the answers to the reads of its conditions. A batch
+// that was refused for want of space may have removed them: see refusedWrite.
+func allGone(b storage.Batch, answers []*etcdserverpb.ResponseOp) bool {
+	return !slices.ContainsFunc(b.Writes, func(each storage.Write) bool {
+		at := slices.IndexFunc(b.Conditions, func(c storage.Condition) bool { return c.Key == each.Key && c.Revision != 0 })
+		return at < 0 || revisionIn(answers[at]) != 0
+	})
 }
 
 // batchOps are the operations that write a batch.
@@ -92,24 +110,4 @@ func (w *Writer) sendBatch(ctx context.Context, cmps []clientv3.Cmp, writes, rea
 	ctx, step := tracing.Begin(ctx, tracing.Etcd, "etcd transaction")
 	defer func() { step.End(err) }()
 	return w.kv.Txn(ctx).If(cmps...).Then(writes...).Else(reads...).Commit()
-}
-
-// batchAfterNoSpace is afterNoSpace for a batch, which is done as a whole or not at all: any put tells.
-func (w *Writer) batchAfterNoSpace(ctx context.Context, b storage.Batch, writes []clientv3.Op, refusal error) (storage.Revision, error) {
-	at := slices.IndexFunc(b.Writes, func(each storage.Write) bool { return !each.Removed })
-	if errors.As(refusal, new(Full)) || at < 0 {
-		return 0, Wrap(commitOp, storage.Root, refusal)
-	}
-	key := b.Writes[at].Key
-	res, err := w.kv.Get(ctx, key)
-	if err != nil {
-		return 0, unanswered(ctx, commitOp, storage.Root, err)
-	}
-	if len(res.Kvs) > 0 && bytes.Equal(res.Kvs[0].Value, writes[at].ValueBytes()) {
-		now := storage.Revision(res.Kvs[0].ModRevision)
-		if slices.ContainsFunc(b.Conditions, func(c storage.Condition) bool { return c.Key == key && now > c.Revision }) {
-			return now, nil
-		}
-	}
-	return 0, Wrap(commitOp, storage.Root, refusal)
 }

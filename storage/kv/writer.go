@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +106,8 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (stor
 	if err != nil && errors.Is(translate(err), storage.ErrNoSpace) {
 		ops := also.withoutSpace(write)
 		if write.IsPut() || ops == nil {
-			rev, err := w.afterNoSpace(ctx, g, write, err)
+			expected := []storage.Condition{{Key: g.key, Revision: g.expected}}
+			rev, err := w.afterNoSpace(ctx, refusedWrite{g.op, g.key, expected, also.with(write), 1}, err)
 			if err == nil {
 				also.Premise.Set(storage.PremiseHeld)
 			}
@@ -116,7 +116,7 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (stor
 		refused := err
 		res, err = w.send(ctx, g, also, ops)
 		if err == nil && !res.Succeeded && !errors.As(refused, new(Full)) && revisionIn(res.Responses[0]) == 0 {
-			res.Succeeded = true // the first one was done: see afterNoSpace
+			res.Succeeded = true // the first one was done: see refusedWrite
 		}
 	}
 	switch {
@@ -158,22 +158,6 @@ func (g guarded) etcdStep() string {
 		return "etcd update"
 	}
 	return "etcd delete"
-}
-
-// afterNoSpace is the outcome of a put that was refused for want of space. Etcd looks for space before it proposes a write, and
-// once more when it applies it: a write that meets the quota only then is done, and refused all the same.
-func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op, refusal error) (storage.Revision, error) {
-	if errors.As(refusal, new(Full)) || !write.IsPut() {
-		return 0, Wrap(g.op, g.key, refusal)
-	}
-	res, err := w.kv.Get(ctx, g.key)
-	if err != nil {
-		return 0, unanswered(ctx, g.op, g.key, err)
-	}
-	if len(res.Kvs) > 0 && storage.Revision(res.Kvs[0].ModRevision) > g.expected && bytes.Equal(res.Kvs[0].Value, write.ValueBytes()) {
-		return storage.Revision(res.Kvs[0].ModRevision), nil
-	}
-	return 0, Wrap(g.op, g.key, refusal)
 }
 
 // refusal is why a write wasn't done. answers are those to reads, if there are any.

@@ -40,7 +40,6 @@ func TestUnknownOutcome(t *testing.T) {
 	}{
 		{rpctypes.ErrTimeout, true},
 		{errors.New("a connection was lost"), true},
-		{rpctypes.ErrNoSpace, false},
 		{rpctypes.ErrRequestTooLarge, false},
 		{storage.ErrNoMajority, false},
 		{context.Canceled, false}, // the caller knows what that means
@@ -59,53 +58,34 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestDoneAtTheQuota: what etcd did and refused, because the quota was reached just then, is done.
-func TestDoneAtTheQuota(t *testing.T) {
-	const expected = 5
-	has := func(rev int64, value string) []*mvccpb.KeyValue {
-		return []*mvccpb.KeyValue{{Key: []byte("/k"), Value: []byte(value), ModRevision: rev}}
-	}
-	for name, c := range map[string]struct {
-		etcd failing
-		rev  storage.Revision
-		err  error // nil for none
-	}{
-		"done":            {failing{err: rpctypes.ErrNoSpace, has: has(7, "v")}, 7, nil},
-		"as it was":       {failing{err: rpctypes.ErrNoSpace, has: has(expected, "v")}, 0, storage.ErrNoSpace},
-		"somebody else's": {failing{err: rpctypes.ErrNoSpace, has: has(7, "w")}, 0, storage.ErrNoSpace},
-		"deleted":         {failing{err: rpctypes.ErrNoSpace}, 0, storage.ErrNoSpace},
-		"not found out":   {failing{err: rpctypes.ErrNoSpace, lost: errors.New("a connection was lost")}, 0, storage.ErrUnknownOutcome},
-		"never sent":      {failing{err: kv.Full{Reason: errors.New("the disk is full")}, has: has(7, "v")}, 0, storage.ErrNoSpace},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := clientv3.NewCtxClient(t.Context())
-			client.KV = c.etcd
-			rev, err := kv.NewWriter(client).Update(t.Context(), "/k", []byte("v"), expected)
-			if rev != c.rev || !errors.Is(err, c.err) {
-				t.Errorf("%d, %v; want %d, %v", rev, err, c.rev, c.err)
-			}
-		})
-	}
-}
-
 // crossing is an etcd that does what it's told first, and refuses it all the same, because the quota was reached just then.
 type crossing struct {
 	failing
-	sent int
+	sent, reads int
 }
 
 func (c *crossing) Txn(context.Context) clientv3.Txn { return c }
 func (c *crossing) If(...clientv3.Cmp) clientv3.Txn  { return c }
 func (c *crossing) Then(...clientv3.Op) clientv3.Txn { return c }
-func (c *crossing) Else(...clientv3.Op) clientv3.Txn { return c }
+
+func (c *crossing) Else(ops ...clientv3.Op) clientv3.Txn {
+	c.reads = len(ops)
+	return c
+}
 
 func (c *crossing) Commit() (*clientv3.TxnResponse, error) {
 	if c.sent++; c.sent == 1 {
 		return nil, c.err
 	}
-	return &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9}, Responses: []*etcdserverpb.ResponseOp{
-		{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: &etcdserverpb.RangeResponse{Kvs: c.has}}},
-	}}, nil
+	res := &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9}}
+	for i := range c.reads { // the first one finds what there is
+		found := &etcdserverpb.RangeResponse{}
+		if i == 0 {
+			found.Kvs = c.has
+		}
+		res.Responses = append(res.Responses, &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}})
+	}
+	return res, nil
 }
 
 // TestDeletedAtTheQuota: a deletion with a note that was done, and refused all the same, is done.
@@ -125,6 +105,32 @@ func TestDeletedAtTheQuota(t *testing.T) {
 			rev, err := kv.NewWriter(client).Delete(storage.WithNote(t.Context(), "/note"), "/k", 5)
 			if !errors.Is(err, c.err) || err == nil && rev != 9 {
 				t.Errorf("%d, %v; want %v", rev, err, c.err)
+			}
+		})
+	}
+}
+
+// TestBatchDeletedAtTheQuota: deletions that may have been done, and were refused all the same, aren't told as a conflict.
+func TestBatchDeletedAtTheQuota(t *testing.T) {
+	changed := []*mvccpb.KeyValue{{Key: []byte("/a"), ModRevision: 7}}
+	for name, c := range map[string]struct {
+		etcd   crossing
+		want   verdict
+		broken int
+	}{
+		"all are gone":        {crossing{failing: failing{err: rpctypes.ErrNoSpace}}, unknown, 0},
+		"changed by somebody": {crossing{failing: failing{err: rpctypes.ErrNoSpace, has: changed}}, verdict{}, 2},
+		"never sent":          {crossing{failing: failing{err: kv.Full{Reason: errors.New("the disk is full")}}}, verdict{}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientv3.NewCtxClient(t.Context())
+			client.KV = &c.etcd
+			rev, broken, err := kv.NewWriter(client).Commit(t.Context(), storage.Batch{
+				Conditions: []storage.Condition{{Key: "/a", Revision: 5}, {Key: "/b", Revision: 6}},
+				Writes:     []storage.Write{{Key: "/a", Removed: true}, {Key: "/b", Removed: true}},
+			})
+			if got := verdictOf(rev, err); got != c.want || len(broken) != c.broken || errors.Is(err, storage.ErrConditionFailed) != (c.broken > 0) {
+				t.Errorf("%d, %v, %v; want %+v and %d broken", rev, broken, err, c.want, c.broken)
 			}
 		})
 	}

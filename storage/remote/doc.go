@@ -10,7 +10,7 @@
 // Barrier is a linearizable read of the marker (barrier.go), which all share who ask before it's sent. The watch doesn't tell
 // of revisions that other prefixes have made, so the store asks for its progress (progress.go) until it's where the Barrier
 // is. Each look also shows whether the store is still the one it was (rewound.go): the same cluster and marker, and no lower
-// revision. A lower term of raft proves nothing, but then the store looks whether etcd's history still has the newest write
+// revision. Another term of raft proves nothing, nor does an outage, but then the store looks whether etcd's history still has the newest write
 // that it knows. If the store is another one, Follow returns storage.ErrRewound, and Barrier fails until Follow is called
 // again, which means that the caches have what the store is now.
 //

@@ -211,7 +211,9 @@ func (f *follower) watch() error {
 	watcher := f.store.newWatcher()
 	defer watcher.Close()
 	f.mu.Lock()
-	from := f.upTo + 1
+	// One revision that it has already: until 3.5.16 etcd's compaction removed the deletions of the revision at which history
+	// begins then, and let a watch begin there (etcd's issue 18089). decode drops what isn't new.
+	from := max(1, f.upTo)
 	f.watcher, f.again, f.owed = watcher, cancel, time.Time{}
 	f.mu.Unlock()
 	defer func() {

@@ -67,14 +67,14 @@ func (s *Store) identify(ctx context.Context) error {
 // seeMarker reads the marker, and looks whether the store is still the one it was. It asks for progress up to the
 // revision that it returns.
 func (s *Store) seeMarker() (storage.Revision, error) {
-	before, asked := s.known.now(), time.Now()
+	before, failed, asked := s.known.now(), s.Health() != nil, time.Now()
 	res, err := s.get(s.ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
 	if err != nil {
 		s.known.fail(err, asked)
 		return 0, err
 	}
 	err = s.known.see(before, res)
-	if err == nil && res.Header.RaftTerm < before.term {
+	if err == nil && (failed || res.Header.RaftTerm != before.term) {
 		err = s.remember()
 	}
 	switch {
@@ -96,10 +96,10 @@ type write struct {
 	revision storage.Revision
 }
 
-// remember looks whether the newest write that the store has seen is still in etcd's history, where raft's term went back.
-// That alone proves nothing: a member that caught up by a snapshot has the term of what it applied itself, until it applies
-// something else. But a cluster that was restored from a backup begins with a low term, too, and it may have come further
-// than it was between two looks.
+// remember looks whether the newest write that the store has seen is still in etcd's history, where raft's term has changed or
+// etcd hasn't answered before. Both alone prove nothing: a member that caught up by a snapshot has the term of what it applied
+// itself, until it applies something else, and any new leader has a higher one. But an etcd that was brought back from a copy may
+// have any term, and it may have come further than it was between two looks.
 func (s *Store) remember() error {
 	w := s.known.now().write
 	if w.revision == 0 {

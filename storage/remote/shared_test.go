@@ -31,6 +31,7 @@ func runShared(t *testing.T, start func(testing.TB) *sharedEtcd) {
 		{"writes of others", writesOfOthers},
 		{"progress without events", progress},
 		{"compaction while following", compaction},
+		{"compaction at a deletion", compactedDeletion},
 		{"restart", restart},
 		{"another store at the same place", replaced},
 		{"another store at the same revision", replacedAlike},
@@ -171,6 +172,39 @@ func compaction(t testing.TB, e *sharedEtcd) {
 	}
 	if _, _, err := other.Follow(ctx, first); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("follow from before it: %v", err)
+	}
+}
+
+// compactedDeletion: history begins at a deletion that a store hasn't followed yet. It gets the deletion, or is told that it can't.
+func compactedDeletion(t testing.TB, e *sharedEtcd) {
+	ctx := bounded(t)
+	a, b, client := e.Open(t), e.Open(t), e.Client(t)
+	rev := create(ctx, t, a, key, "v")
+	at := newest(ctx, t, b)
+	gone, err := a.Delete(ctx, key, rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(ctx, int64(gone), clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	last := create(ctx, t, a, key+"b", "v")
+	var keys []string
+	for at < last {
+		changes, upTo, err := b.Follow(ctx, at)
+		if errors.Is(err, storage.ErrCompacted) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			keys = append(keys, c.Key)
+		}
+		at = upTo
+	}
+	if len(keys) != 2 || keys[0] != key {
+		t.Errorf("%s was removed at %d, and up to %d there's only %q", key, gone, last, keys)
 	}
 }
 
