@@ -138,7 +138,7 @@ func TestCredentials(t *testing.T) {
 			c.NotBefore, c.NotAfter = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 		}), nil, "401", "not yet valid"},
 		{"server's certificate", d.clients.Issue(t, "carol", nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), nil, "401", "incompatible key usage"},
-		{"certificate without a name", d.clients.Issue(t, "", []string{"system:masters"}, nil), nil, "401", ""},
+		{"certificate without a name", d.clients.Issue(t, "", []string{"system:masters"}, nil), nil, "401", "unknown authority"}, // the proxies'; it's no client's
 		{"proxy's certificate", front, nil, "401", "unknown authority"},
 		{"token", nil, []string{"Authorization", "Bearer alice-token"}, "alice/u1 devs,ops,system:authenticated", ""},
 		{"token without groups", nil, []string{"Authorization", "bearer  bob-token "}, "bob/u2 system:authenticated", ""},

@@ -22,14 +22,14 @@ type refusedWrite struct {
 }
 
 // afterNoSpace is the outcome of a write that was refused for want of space. A key that is as it was before tells that it wasn't done. That
-// it's done tell only all of its keys together, with its author's note among them: an equal value may be somebody else's write, which etcd
-// let in before it refused this one. Otherwise nobody knows.
+// it's done tell only all of its keys together, with a new object or its author's note among them: an equal value of another one may be somebody
+// else's write, which etcd let in before it refused this one. Otherwise nobody knows.
 func (w *Writer) afterNoSpace(ctx context.Context, r refusedWrite, refusal error) (storage.Revision, error) {
 	if errors.As(refusal, new(Full)) || !slices.ContainsFunc(r.ops, clientv3.Op.IsPut) {
 		return 0, Wrap(r.op, r.key, refusal)
 	}
 	var at storage.Revision // of the puts
-	done := slices.ContainsFunc(r.ops[r.writes:], r.signs)
+	done := slices.ContainsFunc(r.ops[r.writes:], r.signs) || slices.ContainsFunc(r.ops[:r.writes], r.creates)
 	for i, op := range r.ops {
 		res, err := w.kv.Get(ctx, string(op.KeyBytes()))
 		if err != nil {
@@ -66,6 +66,11 @@ func (r refusedWrite) untouched(op clientv3.Op, now storage.Revision) bool {
 		}
 	}
 	return now == was && (now != 0 || op.IsPut())
+}
+
+// creates tells whether an operation makes an object, which has a uid that no other write has made up.
+func (r refusedWrite) creates(op clientv3.Op) bool {
+	return op.IsPut() && len(op.ValueBytes()) > 0 && slices.Contains(r.expected, storage.Condition{Key: string(op.KeyBytes())})
 }
 
 // signs tells whether an operation notes who has asked for the write, which somebody else's doesn't write so.

@@ -78,10 +78,21 @@ func TestWriteAtTheQuota(t *testing.T) {
 			}
 		})
 	}
-	client := clientv3.NewCtxClient(t.Context())
-	client.KV = fullEtcd{failing: full}
-	if rev, err := kv.NewWriter(client).Create(t.Context(), "/k", []byte("v")); verdictOf(rev, err) != refused {
-		t.Errorf("a create of what isn't there: %d, %v", rev, err)
+	for name, c := range map[string]struct {
+		value string
+		keys  map[string]stored
+		want  verdict
+	}{
+		"nothing is there":                  {"v", nil, refused},
+		"done, as no other has its uid":     {"v", map[string]stored{"/k": {7, "v"}}, verdict{rev: 7}},
+		"another one's":                     {"v", map[string]stored{"/k": {7, "w"}}, unknown},
+		"what has no value may be anyone's": {"", map[string]stored{"/k": {7, ""}}, unknown},
+	} {
+		client := clientv3.NewCtxClient(t.Context())
+		client.KV = fullEtcd{full, c.keys}
+		if rev, err := kv.NewWriter(client).Create(t.Context(), "/k", []byte(c.value)); verdictOf(rev, err) != c.want {
+			t.Errorf("a create: %s: %d, %v; want %+v", name, rev, err, c.want)
+		}
 	}
 }
 
