@@ -76,7 +76,7 @@ var unseen = []purpose{
 	{at: "the message says what was expected", why: "Protobuf with fields that the envelope doesn't have, or that come twice, is 400: who sends them means something by them. kube-apiserver ignores them, or takes the last."},
 	{at: "a text that isn't UTF-8", why: "So is a text in it that isn't UTF-8: objects are stored as JSON, which can't say it."},
 	{at: "The object in a bookmark", why: "The object of a bookmark has metadata and nothing else as protobuf, because clients read no more of it. kube-apiserver sends empty fields besides."},
-	{at: "the disk or the database is full", why: "Writes get 507 when the disk or the database is full: nobody should try again and again."},
+	{at: "the disk or the database is full", why: "Writes get 507 when the disk or the database is full: nobody should try again and again. Of an update by which the database became full the message says that nobody knows whether it happened: a get tells."},
 	{at: "That is the same for a data directory", why: "Whether a write may have happened is told in the same way whatever has the store, so that clients know what they may repeat."},
 	{at: "`timeoutSeconds=-1` is 400", why: "A watch's `timeoutSeconds=-1` is 400, because no time is meant by it."},
 	{at: "An error is JSON", why: "An error is JSON where the client takes nothing that there is: it's for whoever looks into the client's log."},
