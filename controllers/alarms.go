@@ -15,8 +15,9 @@ type alarms struct {
 	clock *clock.Clock
 	wake  chan struct{} // capacity 1: rung when one is set. Never closed
 
-	mu sync.Mutex // guards at
-	at map[string]time.Time
+	mu     sync.Mutex // guards the rest
+	at     map[string]time.Time
+	taking int // keys whose time had come, and that are being queued
 }
 
 func newAlarms(c *clock.Clock) *alarms {
@@ -47,11 +48,11 @@ func (a *alarms) run(ctx context.Context, add func(key string)) {
 	for {
 		moved := a.clock.Moved()
 		now := a.clock.Now()
-		due, next := a.due(now)
+		due, next := a.take(now)
 		for _, key := range due {
 			add(key)
 		}
-		a.remove(due, now) // after that: each key is found here or in the queue
+		a.taken(len(due)) // after that: each key is found here or in the queue
 		timer.Stop()
 		if !next.IsZero() {
 			timer.Reset(next.Sub(now))
@@ -66,37 +67,43 @@ func (a *alarms) run(ctx context.Context, add func(key string)) {
 	}
 }
 
-// due returns the keys whose time has come, and when that of the next one comes; never if that's zero.
-func (a *alarms) due(now time.Time) (keys []string, next time.Time) {
+// take takes the keys whose time has come, so that they can be set again while they're queued, and returns when that of the next one comes; never if
+// that's zero.
+func (a *alarms) take(now time.Time) (keys []string, next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, at := range a.at {
 		switch {
 		case !at.After(now):
 			keys = append(keys, key)
+			delete(a.at, key)
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
 	}
+	a.taking += len(keys)
 	slices.Sort(keys)
 	return keys, next
 }
 
-// remove forgets keys whose time had come.
-func (a *alarms) remove(keys []string, now time.Time) {
+// taken says that so many keys that were taken are queued.
+func (a *alarms) taken(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, key := range keys {
-		if !a.at[key].After(now) {
-			delete(a.at, key)
-		}
-	}
+	a.taking -= n
 }
 
 // ringing tells whether a key's time has come that isn't queued yet.
 func (a *alarms) ringing() bool {
-	due, _ := a.due(a.clock.Now())
-	return len(due) > 0
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	for _, at := range a.at {
+		if !at.After(now) {
+			return true
+		}
+	}
+	return a.taking > 0
 }
 
 // forget forgets all.

@@ -11,16 +11,23 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
-// TestQuestionsAfterReconnect: whoever looks for questions again begins with those that have no answer yet, and goes on with
-// those that come; one that is being answered isn't begun again.
-func TestQuestionsAfterReconnect(t *testing.T) {
+// opened returns a store, and a context for what a test does with it.
+func opened(t *testing.T) (context.Context, *etcd.Server) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	t.Cleanup(cancel)
 	store, err := etcd.Open(ctx, etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	t.Cleanup(func() { store.Close() })
+	return ctx, store
+}
+
+// TestQuestionsAfterReconnect: whoever looks for questions again begins with those that have no answer yet, and goes on with
+// those that come; one that is being answered isn't begun again.
+func TestQuestionsAfterReconnect(t *testing.T) {
+	ctx, store := opened(t)
 	put := func(key string) {
 		t.Helper()
 		if _, err := store.Client.Put(ctx, key, "{}"); err != nil {
@@ -72,13 +79,7 @@ func (w lateWatcher) Watch(_ context.Context, key string, _ ...clientv3.OpOption
 
 // TestAnswerWithoutWatch: who asks looks for the answer where the watch for it can't be had.
 func TestAnswerWithoutWatch(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	store, err := etcd.Open(ctx, etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	ctx, store := opened(t)
 	client := clientv3.NewCtxClient(ctx)
 	client.KV, client.Lease = store.Client.KV, store.Client.Lease
 	client.Watcher = lateWatcher{store.Client.Watcher, func(watched string) {
